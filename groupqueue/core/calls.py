@@ -1,0 +1,337 @@
+"""Each operation on a shard, described as data: script, key, arguments, decoding.
+
+Nothing here talks to a server. A transport performs a `Call`; the scripts' side of
+every contract is the header of `groupqueue/lua/<script>.lua`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from groupqueue.core.messages import HIGHEST_TIER, Envelope, Lease, split_element
+from groupqueue.exceptions import InvalidArgument, StaleLease
+
+T = TypeVar("T")
+Argument = str | bytes | int
+Reply = Any
+
+SCHEMA_VERSION = 1
+MAX_MESSAGES_PER_CALL = 1000
+MAX_LEASES_PER_CALL = 400
+MAX_ERROR_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One script call, ready to be sent."""
+
+    script: str
+    prefix: str
+    arguments: Sequence[Argument]
+    decode: Callable[[Reply], T]
+    repeatable: bool
+    """Whether sending it again after a lost reply has no second effect."""
+
+
+Outcome = Literal["ack", "retry", "release", "dead", "halt"]
+
+
+class Settlement(NamedTuple):
+    """How a delivery ended; build one with the functions below."""
+
+    outcome: Outcome
+    lease: Lease
+    value: str = ""
+    error: str = ""
+
+    @classmethod
+    def ack(cls, lease: Lease) -> Settlement:
+        """Finish the message: it leaves the queue."""
+        return cls("ack", lease, "1")
+
+    @classmethod
+    def retry(cls, lease: Lease, delay_seconds: float, error: str = "") -> Settlement:
+        """Count a failure and park the group; the head keeps its place."""
+        return cls("retry", lease, str(milliseconds(delay_seconds, "delay")), shortened(error))
+
+    @classmethod
+    def release(cls, lease: Lease) -> Settlement:
+        """Hand the message back as if it had never been delivered."""
+        return cls("release", lease)
+
+    @classmethod
+    def dead(cls, lease: Lease, reason: str, error: str = "") -> Settlement:
+        """Set the message aside as a dead letter; the group goes on."""
+        return cls("dead", lease, shortened(reason), shortened(error))
+
+    @classmethod
+    def halt(cls, lease: Lease, reason: str, error: str = "") -> Settlement:
+        """Hold the group, its order intact, until an operator resumes it."""
+        return cls("halt", lease, shortened(reason), shortened(error))
+
+
+class Settled(NamedTuple):
+    """What the server said to one settlement."""
+
+    word: Literal["ok", "stale", "moved"]
+    left: int
+    """Messages left in the group; 0 unless the word is ok."""
+
+
+class Turned(NamedTuple):
+    """What a turn did."""
+
+    settled: list[Settled]
+    """One per settlement, in order."""
+    leases: list[Lease]
+    """The groups claimed, most urgent first."""
+    wait_ms: int
+    """Until the next group is due; 0: one is due now; -1: none in sight."""
+
+
+class Preference(NamedTuple):
+    """Which groups a turn's claims go to."""
+
+    min_tier: int = 0
+    preferred: int = 0
+    """How many of the claims go to urgent groups; the rest to the longest waiting."""
+    threshold: int = -1
+    """Urgent is the highest tier (-1), or any tier from this one up."""
+
+
+def publish(
+    prefix: str,
+    envelopes: Sequence[Envelope],
+    *,
+    publisher: str,
+    sequence: int,
+    arrival: str = "fair",
+) -> Call[int]:
+    """Append messages, all or none; the result counts the groups made claimable.
+
+    A repetition under the same publisher and sequence has no second effect; it
+    returns 0.
+    """
+    if not 0 < len(envelopes) <= MAX_MESSAGES_PER_CALL:
+        raise InvalidArgument(
+            f"{len(envelopes)} messages: one call takes 1 to {MAX_MESSAGES_PER_CALL}"
+        )
+    arguments: list[Argument] = [publisher, sequence, arrival, len(envelopes)]
+    for envelope in envelopes:
+        arguments += (envelope.group, envelope.tier, envelope.id, envelope.body)
+    return Call("publish", prefix, arguments, _decode_published, repeatable=True)
+
+
+def turn(
+    prefix: str,
+    worker_id: str,
+    settlements: Sequence[Settlement],
+    want: int,
+    *,
+    visibility_ms: int,
+    preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+) -> Call[Turned]:
+    """Settle what is finished and claim up to `want` groups, in one round trip."""
+    if len(settlements) > MAX_LEASES_PER_CALL or not 0 <= want <= MAX_LEASES_PER_CALL:
+        raise InvalidArgument(
+            f"{len(settlements)} settlements, want {want}: at most {MAX_LEASES_PER_CALL} each"
+        )
+    arguments: list[Argument] = [
+        worker_id,
+        visibility_ms,
+        want,
+        preference.min_tier,
+        preference.preferred,
+        preference.threshold,
+        len(settlements),
+    ]
+    for outcome, lease, value, error in settlements:
+        arguments += (outcome, lease.group, lease.token, lease.id, value, error)
+    return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
+
+
+def claim(
+    prefix: str, worker_id: str, *, visibility_ms: int, min_tier: int = 0
+) -> Call[Lease | None]:
+    """Lease the group that has waited longest; None when no group is due."""
+
+    def decode(reply: Reply) -> Lease | None:
+        return _lease(reply[0][0]) if reply[0] else None
+
+    arguments = (worker_id, visibility_ms, min_tier)
+    return Call("claim", prefix, arguments, decode, repeatable=False)
+
+
+def ack(prefix: str, lease: Lease) -> Call[int]:
+    """Finish the leased head; the result is the backlog left behind it.
+
+    Raises StaleLease when the lease no longer holds.
+    """
+    arguments = (lease.group, lease.token, lease.id)
+    return Call("ack", prefix, arguments, _decode_left(lease), repeatable=True)
+
+
+def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Call[int]:
+    """Give the leased head back, to be tried again after a delay.
+
+    Raises StaleLease when the lease no longer holds.
+    """
+    arguments = (lease.group, lease.token, lease.id, delay_ms, shortened(error))
+    return Call("nack", prefix, arguments, _decode_left(lease), repeatable=True)
+
+
+def renew(prefix: str, leases: Sequence[Lease], *, visibility_ms: int) -> Call[list[Lease]]:
+    """Push the leases' deadlines out; the result lists those that are lost."""
+    if not 0 < len(leases) <= MAX_LEASES_PER_CALL:
+        raise InvalidArgument(f"{len(leases)} leases: one call takes 1 to {MAX_LEASES_PER_CALL}")
+
+    def decode(reply: Reply) -> list[Lease]:
+        return [lease for lease, word in zip(leases, reply, strict=True) if word != b"ok"]
+
+    arguments: list[Argument] = [visibility_ms, len(leases)]
+    for lease in leases:
+        arguments += (lease.group, lease.token)
+    return Call("renew", prefix, arguments, decode, repeatable=True)
+
+
+class Recovered(NamedTuple):
+    """One step of a recovery: go on until the cursor is "0" again."""
+
+    cursor: str
+    released: int
+
+
+def recover(
+    prefix: str, worker_id: str, *, after_token: int, cursor: str = "0"
+) -> Call[Recovered]:
+    """Hand back leases that a lost reply told nobody about."""
+    return Call(
+        "recover",
+        prefix,
+        (worker_id, after_token, cursor),
+        lambda reply: Recovered(reply[0].decode(), reply[1]),
+        repeatable=True,
+    )
+
+
+def pause(prefix: str, group: str, why: str) -> Call[bool]:
+    """Hold a group; False when it was held already."""
+    arguments = (group, shortened(why))
+    return Call("pause", prefix, arguments, _decode_done, repeatable=True)
+
+
+def resume(prefix: str, group: str) -> Call[bool]:
+    """Let a paused or halted group go on; False when it was not held."""
+    return Call("resume", prefix, (group,), _decode_done, repeatable=True)
+
+
+def skip(prefix: str, group: str, message_id: str) -> Call[str]:
+    """Set the head aside; the result is the script's word: ok, leased or moved."""
+    arguments = (group, message_id)
+    return Call("skip", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+
+
+class Heartbeat(NamedTuple):
+    """What a heartbeat learns."""
+
+    schema: int
+    workers: int
+
+
+def heartbeat(
+    prefix: str, worker_id: str, fields: Mapping[str, str | int], *, kept_ms: int
+) -> Call[Heartbeat]:
+    """Enter the worker in the registry, or say that it is still there."""
+    arguments: list[Argument] = [worker_id, kept_ms, SCHEMA_VERSION, len(fields)]
+    for name, value in fields.items():
+        arguments += (name, value)
+    return Call(
+        "heartbeat",
+        prefix,
+        arguments,
+        lambda reply: Heartbeat(int(reply[1]), reply[2]),
+        repeatable=True,
+    )
+
+
+def depart(prefix: str, worker_id: str) -> Call[None]:
+    """Take the worker out of the registry."""
+    return Call("depart", prefix, (worker_id,), lambda _: None, repeatable=True)
+
+
+def inspect(prefix: str, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
+    """Take a snapshot of the shard for people; decoded by core.snapshot."""
+    return Call("inspect", prefix, (limit,), decode, repeatable=True)
+
+
+def milliseconds(seconds: float, name: str, *, positive: bool = False) -> int:
+    """Return whole ms; raise InvalidArgument for what is no such length of time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidArgument(f"{name} must be a number of seconds, not {seconds!r}")
+    if not 0 <= seconds <= 10**9 or (positive and seconds < 0.001):
+        least = "more than 0" if positive else "0 or more"
+        raise InvalidArgument(f"{name} must be {least} seconds, not {seconds!r}")
+    return round(seconds * 1000)
+
+
+def shortened(text: str) -> str:
+    """Return text that can be stored beside a queue: bounded, and valid UTF-8."""
+    return text[:MAX_ERROR_CHARACTERS].encode(errors="replace").decode()
+
+
+def checked_min_tier(min_priority: object) -> int:
+    """Return the tier that min_priority names; unlike a message's it is not clamped."""
+    if type(min_priority) is not int or not 0 <= min_priority <= HIGHEST_TIER:
+        raise InvalidArgument(f"min_priority must be an integer from 0 to 4, not {min_priority!r}")
+    return min_priority
+
+
+def in_chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    """Cut a sequence into pieces of at most `size`."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+# Decoding ------------------------------------------------------------------------
+
+
+def _lease(row: list[Any]) -> Lease:
+    group, token, deliveries, failures, tier, element = row
+    identifier, published_ms, expires_ms, body = split_element(element)
+    return Lease(
+        group.decode(errors="surrogateescape"),
+        int(token),
+        identifier,
+        body,
+        int(tier),
+        deliveries,
+        failures,
+        published_ms,
+        expires_ms,
+    )
+
+
+def _decode_published(reply: Reply) -> int:
+    return int(reply[1]) if reply[0] == b"ok" else 0
+
+
+def _decode_turned(reply: Reply) -> Turned:
+    words, rows, wait_ms = reply
+    settled = [
+        Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
+    ]
+    return Turned(settled, [_lease(row) for row in rows], wait_ms)
+
+
+def _decode_left(lease: Lease) -> Callable[[Reply], int]:
+    def decode(reply: Reply) -> int:
+        if reply[0] != b"ok":
+            raise StaleLease(lease, reply[0].decode())
+        return int(reply[1])
+
+    return decode
+
+
+def _decode_done(reply: Reply) -> bool:
+    return bool(reply[0] == b"ok")

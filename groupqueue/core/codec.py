@@ -1,0 +1,68 @@
+"""How a message's topic, payload and headers become bytes, and back.
+
+A codec never executes what it reads: decoding bytes from a queue must be safe
+even when somebody else wrote them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from groupqueue.exceptions import CorruptMessage, InvalidMessage
+
+
+class Content(NamedTuple):
+    """What a body holds."""
+
+    topic: str
+    payload: Any
+    headers: Mapping[str, Any]
+
+
+class Codec(Protocol):
+    """Turns content into bytes and back; the setting CODEC names an instance or class."""
+
+    def encode(self, topic: str, payload: Any, headers: Mapping[str, Any] | None) -> bytes:
+        """Return the body; raise InvalidMessage when the content cannot be written."""
+        ...
+
+    def decode(self, body: bytes) -> Content:
+        """Return the content; raise CorruptMessage when the body is not one of ours."""
+        ...
+
+
+class JSONCodec:
+    """Compact JSON: `[topic, payload]`, or `[topic, payload, headers]`.
+
+    Accepts what JSON can say exactly. NaN and infinity are refused; tuples come
+    back as lists, as JSON has no tuples.
+    """
+
+    def __init__(self) -> None:
+        self._encode = json.JSONEncoder(
+            ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode
+        self._decode = json.JSONDecoder().decode
+
+    def encode(self, topic: str, payload: Any, headers: Mapping[str, Any] | None) -> bytes:
+        content = [topic, payload, dict(headers)] if headers else [topic, payload]
+        try:
+            return self._encode(content).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidMessage(
+                f"the message for topic {topic!r} cannot be written as JSON: {error}"
+            ) from error
+
+    def decode(self, body: bytes) -> Content:
+        try:
+            content = self._decode(body.decode())
+        except (ValueError, RecursionError) as error:
+            raise CorruptMessage(f"a body of {len(body)} bytes is not JSON: {error}") from error
+        match content:
+            case [str(topic), payload]:
+                return Content(topic, payload, {})
+            case [str(topic), payload, dict(headers)]:
+                return Content(topic, payload, headers)
+        raise CorruptMessage(f"a body of {len(body)} bytes is not [topic, payload, headers]")

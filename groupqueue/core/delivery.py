@@ -1,0 +1,118 @@
+"""What a handler is given: one message, and how its hand-over came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from groupqueue.core.codec import Content
+from groupqueue.core.messages import Lease, Message, moment
+
+
+@final
+class Delivery:
+    """One hand-over of a message to a handler.
+
+    `fencing_token` only grows: write it beside what the handler changes, with
+    `WHERE fence < token`, and a worker that lost its lease cannot overwrite the
+    work of its successor. A long handler looks at `lease_lost` now and then and
+    stops when it is true: somebody else may be handling the message already.
+    """
+
+    __slots__ = ("_is_lost", "_lease", "_message", "_queue")
+
+    def __init__(self, lease: Lease, message: Message, queue: str) -> None:
+        self._lease = lease
+        self._message = message
+        self._queue = queue
+        self._is_lost = False
+
+    @property
+    def message(self) -> Message:
+        """The message."""
+        return self._message
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue that the message came from."""
+        return self._queue
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of a handler this is, 1 for the first; crashes do not count."""
+        return self._lease.failures + 1
+
+    @property
+    def deliveries(self) -> int:
+        """How often the message was handed over, this time included."""
+        return self._lease.deliveries
+
+    @property
+    def crashes(self) -> int:
+        """How many earlier deliveries ended without a word from their worker."""
+        return self._lease.crashes
+
+    @property
+    def fencing_token(self) -> int:
+        """The lease's number: larger than that of every earlier lease of the group."""
+        return self._lease.token
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether the worker knows that it no longer holds the group."""
+        return self._is_lost
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which the message was handed over."""
+        return self._lease
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self._message.id
+
+    @property
+    def group(self) -> str:
+        """The message's group."""
+        return self._message.group
+
+    @property
+    def topic(self) -> str:
+        """The message's topic."""
+        return self._message.topic
+
+    @property
+    def payload(self) -> Any:
+        """The message's payload."""
+        return self._message.payload
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The message's headers; empty when it has none."""
+        return self._message.headers
+
+    def mark_lost(self) -> None:
+        """Note that the lease is gone; the worker's lease keeper calls this, from any thread."""
+        self._is_lost = True
+
+    def __repr__(self) -> str:
+        # Without the payload, so that a delivery may be logged.
+        return (
+            f"<Delivery of {self.topic!r} {self.id} in group {self.group!r},"
+            f" attempt {self.attempt}>"
+        )
+
+
+def message_from(lease: Lease, content: Content) -> Message:
+    """Return the message that a lease holds, given what its body was decoded to."""
+    return Message(
+        id=lease.id,
+        group=lease.group,
+        topic=content.topic,
+        payload=content.payload,
+        headers=content.headers,
+        priority=lease.priority,
+        published_at=moment(lease.published_ms),
+        expires_at=moment(lease.expires_ms) if lease.expires_ms else None,
+    )

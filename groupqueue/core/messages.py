@@ -1,0 +1,117 @@
+"""What a message is, on its way in, in the queue, and in a handler's hands."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from groupqueue.exceptions import InvalidMessage
+
+LOWEST_TIER, HIGHEST_TIER = 0, 4
+TIERS = range(LOWEST_TIER, HIGHEST_TIER + 1)
+MAX_GROUP_BYTES = 512
+
+# An element of a group's list: id, published ms, expiry ms or zeros, then the body.
+ID_LENGTH, MOMENT_LENGTH = 32, 13
+HEAD_LENGTH = ID_LENGTH + 2 * MOMENT_LENGTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message as a handler sees it; immutable."""
+
+    id: str
+    group: str
+    topic: str
+    payload: Any
+    headers: Mapping[str, Any]
+    priority: int
+    published_at: datetime.datetime
+    expires_at: datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message to publish: `Outgoing("orders.paid", {"id": 17}, group="order-17")`."""
+
+    topic: str
+    payload: Any
+    group: str | None = field(kw_only=True)
+    priority: int | None = field(kw_only=True, default=None)
+    headers: Mapping[str, Any] | None = field(kw_only=True, default=None)
+
+
+class Envelope(NamedTuple):
+    """One message ready to be sent: its body is encoded, its tier decided."""
+
+    id: str
+    group: str
+    tier: int
+    body: bytes
+
+
+class Lease(NamedTuple):
+    """A group's head, held for a worker until the visibility timeout ends."""
+
+    group: str
+    token: int
+    """The fencing token: larger than that of every earlier lease of the shard."""
+    id: str
+    payload: bytes
+    """The body as published; what it means is the codec's business."""
+    priority: int
+    deliveries: int
+    """How often this message was handed over, this time included."""
+    failures: int
+    """How many of those hand-overs a handler reported as failed."""
+    published_ms: int
+    expires_ms: int
+
+    @property
+    def crashes(self) -> int:
+        """How many earlier deliveries ended without a word from their worker."""
+        return self.deliveries - 1 - self.failures
+
+
+def split_element(element: bytes) -> tuple[str, int, int, bytes]:
+    """Return id, published ms, expires ms (0 for never) and body of a list element.
+
+    An element without a valid head, which only editing by hand can leave, comes back
+    whole as its own body, so that a worker can set it aside: no codec accepts it.
+    """
+    identifier = element[:ID_LENGTH].decode(errors="surrogateescape")
+    published = element[ID_LENGTH : HEAD_LENGTH - MOMENT_LENGTH]
+    expires = element[HEAD_LENGTH - MOMENT_LENGTH : HEAD_LENGTH]
+    if published.isdigit() and expires.isdigit() and len(expires) == MOMENT_LENGTH:
+        return identifier, int(published), int(expires), element[HEAD_LENGTH:]
+    return identifier, 0, 0, element
+
+
+def checked_group(group: object) -> str:
+    """Return the group id if it is legal: non-empty text of at most 512 UTF-8 bytes."""
+    if not isinstance(group, str):
+        raise InvalidMessage(f"group must be a str, not {group!r}")
+    try:
+        size = len(group) if group.isascii() else len(group.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"group {group!r} cannot be written as UTF-8") from error
+    if not 0 < size <= MAX_GROUP_BYTES:
+        shown = group if size <= MAX_GROUP_BYTES else f"{group[:40]}…"
+        raise InvalidMessage(
+            f"group {shown!r} has {size} bytes; a group id has 1 to {MAX_GROUP_BYTES}"
+        )
+    return group
+
+
+def checked_tier(priority: object) -> int:
+    """Return the tier of a priority: an integer, clamped to 0..4 (4 most urgent)."""
+    if type(priority) is not int:
+        raise InvalidMessage(f"priority must be an integer from 0 to 4, not {priority!r}")
+    return min(max(priority, LOWEST_TIER), HIGHEST_TIER)
+
+
+def moment(milliseconds: int) -> datetime.datetime:
+    """Return the aware UTC time of a server clock reading in ms."""
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, tz=datetime.UTC)

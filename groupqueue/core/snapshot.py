@@ -1,0 +1,189 @@
+"""What people are shown of a shard: the reply of `inspect`, as named values."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from groupqueue.core.messages import HEAD_LENGTH, moment, split_element
+
+GroupState = Literal["due", "leased", "parked", "paused", "halted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierView:
+    """How much of a tier is in which state; everything counts groups but `messages`."""
+
+    tier: int
+    groups: int
+    due: int
+    leased: int
+    parked: int
+    held: int
+    """Paused by an operator, or halted after exhausted attempts; running leases aside."""
+    messages: int
+    longest_wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """One group and the state of its head."""
+
+    group: str
+    tier: int
+    state: GroupState
+    due_at: datetime.datetime | None
+    """When it is next claimable by itself; None while paused or halted."""
+    wait_seconds: float
+    """How long a due group has waited; 0 for others."""
+    depth: int
+    head_id: str
+    head_published_at: datetime.datetime | None
+    token: int | None
+    lease_left_seconds: float
+    holder: str
+    """The worker id of the lease's holder; empty when not leased."""
+    deliveries: int
+    failures: int
+    last_error: str
+    held_since: datetime.datetime | None
+    held_reason: str
+    """Why it is paused or halted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """One worker process as it describes itself."""
+
+    id: str
+    seen_at: datetime.datetime
+    silent_seconds: float
+    """Since its last heartbeat."""
+    fields: Mapping[str, str]
+    """host, pid, name, queues, concurrency, started_at, state, processed, failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One moment of a shard."""
+
+    taken_at: datetime.datetime
+    tiers: tuple[TierView, ...]
+    """Most urgent first; all five."""
+    waiting: tuple[GroupView, ...]
+    """Due groups, longest wait first."""
+    leased: tuple[GroupView, ...]
+    """Oldest lease first."""
+    parked: tuple[GroupView, ...]
+    """Soonest due first."""
+    held: tuple[GroupView, ...]
+    """Paused and halted groups."""
+    workers: tuple[WorkerView, ...]
+    counters: Mapping[str, int]
+    """published, delivered, acked, retried, released, dead, halted: totals."""
+    leases_counted_fully: bool
+    """False when there were more leases than one snapshot looks at."""
+
+
+def snapshot_decoder(limit: int) -> Any:
+    """Return the decoder of an `inspect` reply that keeps `limit` groups per list."""
+
+    def decode(reply: list[Any]) -> Snapshot:
+        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen = reply
+        due = [_group(row, now_ms) for row in waiting]
+        later = [_group(row, now_ms) for row in parked]
+        return Snapshot(
+            taken_at=moment(now_ms),
+            tiers=tuple(_tier(row) for row in tiers),
+            waiting=tuple(sorted(due, key=lambda view: -view.wait_seconds)[:limit]),
+            leased=tuple(_group(row, now_ms) for row in leased),
+            parked=tuple(sorted(later, key=lambda view: view.due_at or moment(0))[:limit]),
+            held=tuple(_group(row, now_ms) for row in held)[:limit],
+            workers=tuple(_worker(row, now_ms) for row in workers),
+            counters={
+                _text(name): int(value)
+                for name, value in zip(counters[::2], counters[1::2], strict=True)
+            },
+            leases_counted_fully=seen < MOST_LEASES_SEEN,
+        )
+
+    return decode
+
+
+MOST_LEASES_SEEN = 2000
+
+
+def _tier(row: list[int]) -> TierView:
+    tier, groups, due, leased, held, messages, wait_ms = row
+    return TierView(
+        tier=tier,
+        groups=groups,
+        due=due,
+        leased=leased,
+        parked=max(0, groups - due - leased - held),
+        held=held,
+        messages=messages,
+        longest_wait_seconds=wait_ms / 1000,
+    )
+
+
+def _group(row: list[Any], now_ms: int) -> GroupView:
+    group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row
+    due_ms = float(due or b"inf")
+    held = due_ms == float("inf")
+    kind, since_ms, reason = _held(_text(why)) if why else ("paused", 0, "")
+    identifier, published_ms = "", 0
+    if len(head) == HEAD_LENGTH:
+        identifier, published_ms, _, _ = split_element(head)
+    state: GroupState = "parked"
+    if token:
+        state = "leased"
+    elif held:
+        state = "halted" if kind == "halted" else "paused"
+    elif due_ms <= now_ms:
+        state = "due"
+    return GroupView(
+        group=_text(group),
+        tier=int(tier),
+        state=state,
+        due_at=None if held else moment(int(due_ms)),
+        wait_seconds=max(0.0, (now_ms - due_ms) / 1000) if state == "due" else 0.0,
+        depth=depth,
+        head_id=identifier,
+        head_published_at=moment(published_ms) if published_ms else None,
+        token=int(token) if token else None,
+        lease_left_seconds=max(0, left_ms) / 1000,
+        holder=_text(holder),
+        deliveries=int(deliveries or 0),
+        failures=int(failures or 0),
+        last_error=_text(error),
+        held_since=moment(since_ms) if since_ms else None,
+        held_reason=reason,
+    )
+
+
+def _held(why: str) -> tuple[str, int, str]:
+    """Split "halted 1796007627120 max_attempts" into kind, since ms and reason."""
+    kind, _, rest = why.partition(" ")
+    since, _, reason = rest.partition(" ")
+    return kind, int(since) if since.isdigit() else 0, reason
+
+
+def _worker(row: list[Any], now_ms: int) -> WorkerView:
+    identifier, seen, pairs = row
+    seen_ms = int(float(seen))
+    return WorkerView(
+        id=_text(identifier),
+        seen_at=moment(seen_ms),
+        silent_seconds=max(0, now_ms - seen_ms) / 1000,
+        fields={
+            _text(name): _text(value)
+            for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+        },
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")

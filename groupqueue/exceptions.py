@@ -1,0 +1,118 @@
+"""Which errors groupqueue raises, and what each asks of whoever reads it.
+
+An error's docstring is its default message; errors that carry data say what
+was wrong with which value.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from groupqueue.core.messages import Lease
+
+
+class GroupQueueError(Exception):
+    """groupqueue could not do what was asked."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or (type(self).__doc__,)))
+
+
+# Configuration -----------------------------------------------------------------
+
+
+class ConfigurationError(GroupQueueError):
+    """A setting is wrong; the message names its path, e.g. GROUPQUEUE['default']['RATE']."""
+
+
+class UnknownQueue(ConfigurationError):
+    """The queue is not in the setting GROUPQUEUE."""
+
+
+class HandlerError(ConfigurationError):
+    """A handler is declared wrongly, or two handlers claim one topic."""
+
+
+# What a caller hands in ----------------------------------------------------------
+
+
+class InvalidMessage(GroupQueueError, ValueError):
+    """The message cannot be published; nothing was stored."""
+
+
+class PayloadTooLarge(InvalidMessage):
+    """The encoded message is larger than MAX_PAYLOAD_BYTES; nothing was stored."""
+
+
+class InvalidArgument(GroupQueueError, ValueError):
+    """An argument is out of range; nothing was changed."""
+
+
+class CorruptMessage(GroupQueueError):
+    """The stored bytes are not a message; the message is set aside unhandled."""
+
+
+# What the server answers ---------------------------------------------------------
+
+
+class StaleLease(GroupQueueError):
+    """The lease is no longer the caller's; its result was dropped."""
+
+    def __init__(self, lease: Lease, word: str = "stale") -> None:
+        reason = {
+            "stale": "another worker holds the group or the lease ran out",
+            "moved": "the message is no longer the head of its group",
+        }[word]
+        super().__init__(
+            f"the lease on group {lease.group!r} (token {lease.token}) no longer holds: "
+            f"{reason}; this result was dropped and the message will be delivered again"
+            " if nobody has finished it"
+        )
+        self.lease = lease
+        self.word = word
+
+
+class ServerUnavailable(GroupQueueError):
+    """Redis cannot be reached or is not ready; try again when it is back."""
+
+
+class ServerUnsupported(GroupQueueError):
+    """The server is too old or set up in a way that could lose messages."""
+
+
+class ServerOutOfMemory(GroupQueueError):
+    """Redis has reached maxmemory and refuses new messages; nothing was stored."""
+
+
+class ServerRefused(GroupQueueError):
+    """The server refused the command: check its ACL rules and its log."""
+
+
+class WrongKeyType(GroupQueueError):
+    """A key of the queue holds a value of another type; nothing was written."""
+
+
+# What a handler raises to steer its delivery ----------------------------------------
+
+
+class Retry(GroupQueueError):
+    """Deliver the message again after a delay, at the head of its group as before."""
+
+    def __init__(self, delay: float | datetime.timedelta | None = None) -> None:
+        """Take the delay in seconds, or None for the queue's backoff."""
+        if isinstance(delay, datetime.timedelta):
+            delay = delay.total_seconds()
+        if delay is not None and not 0 <= delay < float("inf"):
+            raise InvalidArgument(f"Retry(delay={delay!r}): the delay is 0 or more seconds")
+        super().__init__()
+        self.delay_seconds = delay
+
+
+class Reject(GroupQueueError):
+    """Stop trying: the message counts as exhausted at once."""
+
+    def __init__(self, reason: str = "rejected") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,251 @@
+"""Which function handles a topic."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.utils.module_loading import autodiscover_modules
+
+from groupqueue import conf
+from groupqueue.core.delivery import Delivery
+from groupqueue.core.retries import OnExhausted, RetryPolicy
+from groupqueue.exceptions import ConfigurationError, HandlerError, InvalidMessage
+
+MAX_TOPIC_LENGTH = 200
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+Backoff = tuple[float, float] | Mapping[str, float]
+
+
+class PublishOptions(TypedDict, total=False):
+    """What may be said of a message beside topic, payload and group; see `publish`."""
+
+    queue: str
+    priority: int | None
+    headers: Mapping[str, Any] | None
+    on_commit: bool
+    using: str | None
+
+
+class Publisher(Protocol):
+    """What a handler publishes with."""
+
+    def publish(
+        self, topic: str, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Publish one message; return its id."""
+        ...
+
+    async def apublish(
+        self, topic: str, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Publish one message; return its id."""
+        ...
+
+
+class Handler(Generic[R_co]):
+    """A function and the topic it handles. Calling it calls the function, as a test may do."""
+
+    def __init__(
+        self,
+        topic: str,
+        function: Callable[[Delivery], R_co],
+        *,
+        queue: str,
+        policy_changes: Mapping[str, Any],
+        timeout_seconds: float | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.topic = topic
+        self.function = function
+        self.queue = queue
+        """Where `publish` sends by default."""
+        self.is_async = _is_async(function)
+        self.timeout_seconds = timeout_seconds
+        """How long a call may take; None for the queue's HANDLER_TIMEOUT."""
+        self._policy_changes = dict(policy_changes)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, delivery: Delivery) -> R_co:
+        return self.function(delivery)
+
+    def __repr__(self) -> str:
+        return f"<Handler {_where(self.function)} of {self.topic!r}>"
+
+    def policy_for(self, policy: RetryPolicy) -> RetryPolicy:
+        """Return a queue's retry policy with what this handler declares differently."""
+        return replace(policy, **self._policy_changes) if self._policy_changes else policy
+
+    def timeout_for(self, config: conf.QueueConfig) -> float | None:
+        """Return the seconds that a call may take for a message of this queue."""
+        return config.handler_timeout if self.timeout_seconds is None else self.timeout_seconds
+
+    def publish(
+        self, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Publish a message of this topic; return its id. Options as for `publish`."""
+        options.setdefault("queue", self.queue)
+        return _known_publisher().publish(self.topic, payload, group=group, **options)
+
+    async def apublish(
+        self, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]
+    ) -> str:
+        """Publish a message of this topic; return its id. Options as for `apublish`."""
+        options.setdefault("queue", self.queue)
+        return await _known_publisher().apublish(self.topic, payload, group=group, **options)
+
+
+def handler(
+    topic: str,
+    *,
+    queue: str = "default",
+    max_attempts: int | None = None,
+    max_crashes: int | None = None,
+    backoff: Backoff | None = None,
+    on_exhausted: OnExhausted | None = None,
+    timeout: float | None = None,
+) -> Callable[[Callable[[Delivery], R]], Handler[R]]:
+    """Declare a function, sync or async, to be the handler of a topic.
+
+    It takes one Delivery; what it returns is ignored, and what it raises counts as a
+    failed attempt. It handles the topic's messages from whatever queue; `queue` is
+    where its own `publish` sends. The other options stand in for the queue's
+    MAX_ATTEMPTS, MAX_CRASHES, BACKOFF, ON_EXHAUSTED and HANDLER_TIMEOUT.
+
+    Raises HandlerError when it cannot be a handler, or when the topic has another.
+    """
+    try:
+        checked_topic(topic)
+    except InvalidMessage as error:
+        raise HandlerError(f'@handler needs a topic, as in @handler("orders.paid"): {error}') from error
+    if not isinstance(queue, str):
+        raise HandlerError(f"@handler({topic!r}, queue=…) must be a queue's name, not {queue!r}")
+    given = {
+        "max_attempts": max_attempts,
+        "max_crashes": max_crashes,
+        "backoff": backoff,
+        "on_exhausted": on_exhausted,
+    }
+    changes = {
+        name: _checked_option(topic, name, name.upper(), value)
+        for name, value in given.items()
+        if value is not None
+    }
+    changes |= changes.pop("backoff", {})
+    timeout_seconds = _checked_option(topic, "timeout", "HANDLER_TIMEOUT", timeout)
+
+    def register(function: Callable[[Delivery], R]) -> Handler[R]:
+        # @handler("a") above @handler("b"): one function for two topics.
+        function = function.function if isinstance(function, Handler) else function
+        _refuse_unfit(topic, function)
+        declared = Handler(
+            topic,
+            function,
+            queue=queue,
+            policy_changes=changes,
+            timeout_seconds=timeout_seconds,
+        )
+        _register(declared)
+        return declared
+
+    return register
+
+
+def get_handler(topic: str) -> Handler[Any] | None:
+    """Return the handler of a topic, or None when this process knows none."""
+    return _handlers.get(topic)
+
+
+def registered() -> Mapping[str, Handler[Any]]:
+    """Return all handlers by topic; the view follows later registrations."""
+    return MappingProxyType(_handlers)
+
+
+def autodiscover() -> None:
+    """Import the module `handlers` of every installed app that has one."""
+    autodiscover_modules("handlers")
+
+
+def set_publisher(publisher: Publisher) -> None:
+    """Say what handlers publish with. Publishing is a layer above and calls this itself."""
+    global _publisher  # noqa: PLW0603 - set once, when groupqueue.publishing is loaded
+    _publisher = publisher
+
+
+def checked_topic(topic: object) -> str:
+    """Return the topic if it is legal: a str of 1 to 200 characters."""
+    if not isinstance(topic, str):
+        raise InvalidMessage(f"topic must be a str, not {topic!r}")
+    if not 0 < len(topic) <= MAX_TOPIC_LENGTH:
+        shown = topic if len(topic) <= MAX_TOPIC_LENGTH else f"{topic[:40]}…"
+        raise InvalidMessage(
+            f"topic {shown!r} has {len(topic)} characters; a topic has 1 to {MAX_TOPIC_LENGTH}"
+        )
+    return topic
+
+
+# Helpers -------------------------------------------------------------------------------
+
+_handlers: dict[str, Handler[Any]] = {}
+_publisher: Publisher | None = None
+
+
+def _register(declared: Handler[Any]) -> None:
+    present = _handlers.get(declared.topic)
+    # The same place means that its module was loaded again.
+    if present is not None and _where(present.function) != _where(declared.function):
+        raise HandlerError(
+            f"topic {declared.topic!r} has two handlers, {_where(present.function)} and"
+            f" {_where(declared.function)}: give one of them another topic"
+        )
+    _handlers[declared.topic] = declared
+
+
+def _known_publisher() -> Publisher:
+    if _publisher is None:
+        raise HandlerError(
+            "a handler can publish once Django is set up with 'groupqueue' in INSTALLED_APPS"
+        )
+    return _publisher
+
+
+def _checked_option(topic: str, name: str, key: str, value: object) -> Any:
+    try:
+        return conf.checked(key, f"@handler({topic!r}, {name}=…)", value)
+    except ConfigurationError as error:
+        raise HandlerError(str(error)) from error
+
+
+def _refuse_unfit(topic: str, function: object) -> None:
+    """Raise HandlerError for what would not do as a handler once a message comes."""
+    where = f"the handler of {topic!r}, {_where(function)},"
+    if not callable(function) or isinstance(function, type):
+        raise HandlerError(f"{where} must be a function that takes a delivery")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerError(f"{where} contains yield, so calling it would run nothing")
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError as error:
+        raise HandlerError(f"{where} must take one argument, the delivery: {error}") from error
+    except ValueError:
+        return  # a builtin that does not tell its signature
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return iscoroutinefunction(function) or iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object with `async def __call__`
+    )
+
+
+def _where(function: object) -> str:
+    """Return the dotted place of a function, or the repr of what has none."""
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
+    return f"{module}.{name}" if module and name else repr(function)

@@ -1,0 +1,7 @@
+-- forget_heads: drop the counters of heads that have left their groups.
+local function forget_heads(shard, groups)
+  if #groups == 0 then return end
+  redis.call("HDEL", shard.prefix .. ":attempts", unpack(groups))
+  if shard.present.failures then redis.call("HDEL", shard.prefix .. ":failures", unpack(groups)) end
+  if shard.present.errors then redis.call("HDEL", shard.prefix .. ":errors", unpack(groups)) end
+end

@@ -1,0 +1,29 @@
+-- place_groups: write where groups stand after a change: those with messages into
+-- their tier's ready set at their due moment, drained ones out of every record.
+-- Takes {{group, tier, due (text), left}, …}; a paused group's due moment is +inf.
+local function place_groups(shard, places)
+  local prefix = shard.prefix
+  local ready, drained, forgotten = {}, {}, {}
+  for _, place in ipairs(places) do
+    local group, tier, due = place[1], place[2], place[3]
+    if place[4] == 0 then
+      drained[tier] = drained[tier] or {}
+      table.insert(drained[tier], group)
+      table.insert(forgotten, group)
+    else
+      if shard.present.paused and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
+        due = "+inf"
+      end
+      ready[tier] = ready[tier] or {}
+      table.insert(ready[tier], due)
+      table.insert(ready[tier], group)
+    end
+  end
+  for tier, members in pairs(ready) do
+    redis.call("ZADD", prefix .. ":ready:" .. tier, unpack(members))
+  end
+  for tier, groups in pairs(drained) do
+    redis.call("ZREM", prefix .. ":ready:" .. tier, unpack(groups))
+  end
+  if #forgotten > 0 then redis.call("HDEL", prefix .. ":prio", unpack(forgotten)) end
+end

@@ -1,0 +1,100 @@
+-- settle: end leases whose token still holds and whose head is the named message.
+-- Takes {{outcome, group, token, id, value, error}, …}:
+--   outcome  ack | retry | release | dead | halt
+--   value    ack: messages finished; retry: delay in ms; dead, halt: the reason
+--   error    retry, dead, halt: the error's text
+-- Returns a flat list of word, messages left: "ok" | "stale" | "moved".
+-- Everything is checked before the first write; a group settles once per call.
+--@include digits
+--@include score
+--@include tally
+--@include tier_of
+--@include forget_heads
+--@include end_leases
+--@include dead_letter
+local outcomes = {}
+
+-- Each outcome returns the messages that left the group and when it is due again.
+function outcomes.ack(shard, s)
+  local count = tonumber(s.value)
+  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, digits(count))
+  return count, s.now
+end
+
+function outcomes.retry(shard, s)
+  redis.call("HINCRBY", shard.prefix .. ":failures", s.group, 1)
+  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
+  return 0, s.now + tonumber(s.value)
+end
+
+function outcomes.release(shard, s)
+  -- The delivery did not count: the next one gets the number of this one.
+  if redis.call("HINCRBY", shard.prefix .. ":attempts", s.group, -1) <= 0 then
+    redis.call("HDEL", shard.prefix .. ":attempts", s.group)
+  end
+  return 0, s.now
+end
+
+function outcomes.dead(shard, s)
+  dead_letter(shard, s.group, s.tier, s.value, s.error)
+  return 1, s.now
+end
+
+function outcomes.halt(shard, s)
+  redis.call("HSET", shard.prefix .. ":paused", s.group,
+    "halted " .. digits(shard.now_ms) .. " " .. s.value)
+  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
+  shard.present.paused = true
+  return 0, s.now
+end
+
+local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead", halt = "halted" }
+
+local function checked(shard, settlements)
+  local words, accepted, groups, seen = {}, {}, {}, {}
+  for number, s in ipairs(settlements) do
+    local head = false
+    words[number * 2 - 1], words[number * 2] = "stale", 0
+    if not seen[s.group] and redis.call("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
+      head = redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
+      words[number * 2 - 1] = "moved"
+    end
+    if head and string.sub(head, 1, 32) == s.id then
+      seen[s.group] = true
+      s.number = number
+      table.insert(accepted, s)
+      table.insert(groups, s.group)
+    end
+  end
+  if #groups > 0 then
+    local tiers = redis.call("HMGET", shard.prefix .. ":prio", unpack(groups))
+    for index, s in ipairs(accepted) do s.tier = tier_of(shard, s.group, tiers[index]) end
+  end
+  return words, accepted
+end
+
+local function settle(shard, settlements)
+  local words, accepted = checked(shard, settlements)
+  local places, heads, tallies, removed = {}, {}, {}, {}
+  for index, s in ipairs(accepted) do
+    -- Groups freed together queue up in the order given, a µs apart, none in the future.
+    s.now = shard.now - (#accepted - index) / 1000
+    local gone, due = outcomes[s.outcome](shard, s)
+    local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
+    places[index] = { s.group, s.tier, score(due), left }
+    words[s.number * 2 - 1], words[s.number * 2] = "ok", left
+    if gone > 0 then
+      table.insert(heads, s.group)
+      removed[s.tier] = (removed[s.tier] or 0) + gone
+    end
+    local counter = COUNTERS[s.outcome]
+    tallies[counter] = (tallies[counter] or 0) + math.max(gone, 1)
+  end
+  forget_heads(shard, heads)
+  end_leases(shard, places)
+  for tier, gone in pairs(removed) do
+    redis.call("HINCRBY", shard.prefix .. ":backlog", tier, digits(-gone))
+  end
+  for counter, counted in pairs(tallies) do tally(shard, counter, counted) end
+  return words
+end

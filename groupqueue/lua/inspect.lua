@@ -1,0 +1,88 @@
+-- inspect: a snapshot of the shard for people: tiers, the groups worth a look, workers.
+-- FLAGS no-writes
+-- KEYS[1] prefix  routing key of the shard
+-- ARGV[1] limit   integer  groups shown per list, 1..200
+-- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen}
+--   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
+--   group   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
+--            holder, deliveries, failures, error, why held}
+--   worker  {id, last heartbeat ms, {field, value, …}}
+-- Keeps: nothing is written; at most 2,000 leases are looked at, so that the cost does
+-- not grow with the number of groups.
+--@include open_shard
+local HOLDERS_SEEN = 2000
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
+  "backlog", "stats", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+if shard.wrong then return shard.wrong end
+local prefix, limit = shard.prefix, tonumber(ARGV[1])
+local now = string.format("%.3f", shard.now)
+local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
+
+local function field(name, group)
+  return redis.call("HGET", prefix .. ":" .. name, group) or ""
+end
+
+local function group_row(group, tier, due)
+  local token = redis.call("GET", prefix .. ":lock:" .. group) or ""
+  local head = redis.call("LINDEX", prefix .. ":q:" .. group, 0) or ""
+  return { group, tier, due, redis.call("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
+    token, token ~= "" and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
+    token ~= "" and field("holders", group) or "", field("attempts", group), field("failures", group),
+    field("errors", group), field("paused", group) }
+end
+
+-- Leases first: how many per tier, and the rows of those that have run longest.
+local leased, leased_held, rows, cursor, seen = {}, {}, {}, "0", 0
+repeat
+  local page = redis.call("HSCAN", prefix .. ":holders", cursor, "COUNT", "500")
+  cursor = page[1]
+  for index = 1, #page[2], 2 do
+    local group = page[2][index]
+    local token = redis.call("GET", prefix .. ":lock:" .. group)
+    seen = seen + 1
+    if token then
+      local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
+      local due = redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""
+      leased[tier] = (leased[tier] or 0) + 1
+      if due == "inf" then leased_held[tier] = (leased_held[tier] or 0) + 1 end
+      table.insert(rows, { tonumber(token), group, tier, due })
+    end
+  end
+until cursor == "0" or seen >= HOLDERS_SEEN
+table.sort(rows, function(a, b) return a[1] < b[1] end)
+local leased_rows = {}
+for index = 1, math.min(limit, #rows) do
+  leased_rows[index] = group_row(rows[index][2], rows[index][3], rows[index][4])
+end
+
+local tiers, waiting, parked, held = {}, {}, {}, {}
+local function collect(into, tier, from, to, skip_leased)
+  local found = redis.call("ZRANGE", prefix .. ":ready:" .. tier, from, to, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+  for index = 1, #found, 2 do
+    if not (skip_leased and redis.call("EXISTS", prefix .. ":lock:" .. found[index]) == 1) then
+      table.insert(into, group_row(found[index], tier, found[index + 1]))
+    end
+  end
+  return found
+end
+for tier = 4, 0, -1 do
+  local name = TIER_NAMES[tier]
+  local ready = prefix .. ":ready:" .. name
+  local due = collect(waiting, name, "-inf", now, false)
+  collect(parked, name, "(" .. now, "(+inf", true)
+  collect(held, name, "+inf", "+inf", false)
+  local oldest = tonumber(due[2] or "")
+  table.insert(tiers, { tier, redis.call("ZCARD", ready), redis.call("ZCOUNT", ready, "-inf", now),
+    leased[name] or 0, redis.call("ZCOUNT", ready, "+inf", "+inf") - (leased_held[name] or 0),
+    tonumber(redis.call("HGET", prefix .. ":backlog", name) or "0"),
+    oldest and math.max(0, math.floor(shard.now - oldest)) or 0 })
+end
+
+local workers = {}
+local registered = redis.call("ZRANGE", prefix .. ":workers", 0, 199, "WITHSCORES")
+for index = 1, #registered, 2 do
+  table.insert(workers, { registered[index], registered[index + 1],
+    redis.call("HGETALL", prefix .. ":worker:" .. registered[index]) })
+end
+return { shard.now_ms, tiers, waiting, leased_rows, parked, held, workers,
+  redis.call("HGETALL", prefix .. ":stats"), seen }

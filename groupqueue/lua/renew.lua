@@ -1,0 +1,27 @@
+-- renew: push the deadlines of leases out, of those that still hold.
+-- FLAGS allow-oom
+-- KEYS[1] prefix         routing key of the shard
+-- ARGV[1] visibility_ms  integer  how long each lease lasts from now on
+-- ARGV[2] count          integer  leases, 1..400
+-- then per lease: group, token
+-- Reply {word, …}: "ok" | "stale", one per lease
+-- Keeps: lock and score change together; a paused group's score stays +inf.
+--@include open_shard
+--@include tier_of
+local shard = open_shard(KEYS[1], { "prio", "paused",
+  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+if shard.wrong then return shard.wrong end
+local prefix, words = shard.prefix, {}
+local deadline = digits(shard.now_ms + tonumber(ARGV[1]))
+for number = 1, tonumber(ARGV[2]) do
+  local group, token = ARGV[number * 2 + 1], ARGV[number * 2 + 2]
+  words[number] = "stale"
+  if redis.call("GET", prefix .. ":lock:" .. group) == token then
+    words[number] = "ok"
+    redis.call("PEXPIRE", prefix .. ":lock:" .. group, ARGV[1])
+    if not shard.present.paused or redis.call("HEXISTS", prefix .. ":paused", group) == 0 then
+      redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), deadline, group)
+    end
+  end
+end
+return words

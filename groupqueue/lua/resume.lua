@@ -1,0 +1,26 @@
+-- resume: let a paused or halted group go on; a halted head gets a new set of attempts.
+-- FLAGS allow-oom
+-- KEYS[1] prefix  routing key of the shard
+-- ARGV[1] group   string
+-- Reply {"ok", "paused" | "halted"} | {"not paused"}
+-- Keeps: a leased group's score is its lease's deadline again.
+--@include open_shard
+--@include digits
+--@include score
+--@include tier_of
+--@include forget_heads
+--@include hint
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "wake",
+  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+if shard.wrong then return shard.wrong end
+local prefix, group = shard.prefix, ARGV[1]
+local why = redis.call("HGET", prefix .. ":paused", group)
+if not why then return { "not paused" } end
+local kind = string.match(why, "^%a+")
+local lease_ms = redis.call("PTTL", prefix .. ":lock:" .. group)
+local due = lease_ms > 0 and digits(shard.now_ms + lease_ms) or score(shard.now)
+redis.call("HDEL", prefix .. ":paused", group)
+if kind == "halted" then forget_heads(shard, { group }) end
+redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), "XX", due, group)
+hint(shard)
+return { "ok", kind }

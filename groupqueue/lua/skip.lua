@@ -1,0 +1,38 @@
+-- skip: set the head of a group that nobody holds aside as a dead letter; the group
+-- goes on with the next message.
+-- FLAGS allow-oom
+-- KEYS[1] prefix  routing key of the shard
+-- ARGV[1] group   string
+-- ARGV[2] id      string   the head's id, so that a repetition skips nothing else
+-- Reply {"ok", messages left} | {"leased"} | {"moved"}
+-- Keeps: a leased group's head belongs to its lease; order of the rest.
+--@include open_shard
+--@include digits
+--@include score
+--@include tier_of
+--@include tally
+--@include dead_letter
+--@include forget_heads
+--@include place_groups
+--@include hint
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
+  "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+if shard.wrong then return shard.wrong end
+local prefix, group = shard.prefix, ARGV[1]
+if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
+local head = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
+if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
+
+local tier = tier_of(shard, group)
+local why = shard.present.paused and redis.call("HGET", prefix .. ":paused", group)
+local last_error = shard.present.errors and redis.call("HGET", prefix .. ":errors", group)
+dead_letter(shard, group, tier, "skipped", last_error or "")
+forget_heads(shard, { group })
+-- A halt is about the head that is gone; an operator's pause stays.
+if why and string.sub(why, 1, 6) == "halted" then redis.call("HDEL", prefix .. ":paused", group) end
+local left = redis.call("LLEN", prefix .. ":q:" .. group)
+place_groups(shard, { { group, tier, score(shard.now), left } })
+redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
+tally(shard, "dead", 1)
+if left > 0 then hint(shard) end
+return { "ok", left }

@@ -1,0 +1,98 @@
+"""Which events groupqueue tells of, and how receivers are called.
+
+The sender of every `message_…`, `group_…` and `lease_…` signal is the Handler of
+the message's topic, so that a receiver can be connected for one handler alone:
+
+    @receiver(message_failed, sender=order_paid)
+    def tell_finance(sender, delivery, error, **kwargs): ...
+
+It is None when this process knows no handler of the topic, as in a project that
+only publishes; receivers connected without a sender are called all the same. The
+sender of the `worker_…` signals is the class that runs the worker.
+
+Receivers are called with `send_robust`: what one raises is logged under
+"groupqueue" and disturbs neither the message nor the other receivers. They run
+where the event happens and hold it up, so they are to be quick.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from django.dispatch import Signal
+
+log = logging.getLogger("groupqueue")
+
+message_published = Signal()
+"""A message is stored. Arguments: `message_id`, `group`, `topic`, `queue`, all str.
+
+Inside a transaction it is sent after the commit; nothing is said of messages that
+were refused."""
+
+message_started = Signal()
+"""A handler is about to be called. Arguments: `delivery`."""
+
+message_succeeded = Signal()
+"""A handler returned. Arguments: `delivery`, `duration_seconds`."""
+
+message_failed = Signal()
+"""A handler raised an error or ran out of time. Arguments: `delivery`, `error` (the
+exception), `duration_seconds`, `retry_seconds` (the wait before the next attempt, or
+None when the message is exhausted)."""
+
+message_dead = Signal()
+"""A message was set aside as a dead letter. Arguments: `delivery` (None when the stored
+bytes cannot be decoded), `message_id`, `group`, `queue`, `reason` (a word such as
+"attempts", "poison" or the one given to Reject) and `error` (text, perhaps empty)."""
+
+group_halted = Signal()
+"""A group is held until an operator resumes it. Arguments: as for message_dead."""
+
+lease_lost = Signal()
+"""A worker no longer holds a group whose handler is still running. Arguments: `delivery`."""
+
+worker_started = Signal()
+"""A worker process is about to make its first claim. Arguments: `worker_id`, `queues` (names)."""
+
+worker_stopping = Signal()
+"""A worker process takes no new messages. Arguments: `worker_id`, `queues`, `reason` (a word)."""
+
+worker_stopped = Signal()
+"""A worker process has handed back what it held. Arguments: `worker_id`, `queues`."""
+
+
+def send(signal: Signal, sender: object, **arguments: Any) -> None:
+    """Call the receivers; returns at once when there are none. Never raises an Exception."""
+    if not signal.receivers:
+        return
+    try:
+        _log_errors(signal.send_robust(sender, **arguments))
+    except Exception as error:  # such as async receivers called from within an event loop
+        _log_error(None, error)
+
+
+async def asend(signal: Signal, sender: object, **arguments: Any) -> None:
+    """Call the receivers from a coroutine; sync ones run in a thread, as Django does it."""
+    if not signal.receivers:
+        return
+    try:
+        _log_errors(await signal.asend_robust(sender, **arguments))
+    except Exception as error:
+        _log_error(None, error)
+
+
+def _log_errors(responses: Iterable[tuple[Any, Any]]) -> None:
+    for receiver, response in responses:
+        if isinstance(response, Exception):
+            _log_error(receiver, response)
+
+
+def _log_error(receiver: object, error: Exception) -> None:
+    name = getattr(receiver, "__qualname__", None) or repr(receiver)
+    log.error(
+        "a receiver of a signal raised an error",
+        exc_info=error,
+        extra={"action": "signal_receiver_failed", "receiver": name},
+    )

@@ -1,0 +1,1 @@
+"""How operations reach a server: scripts, clients, connections."""

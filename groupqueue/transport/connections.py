@@ -1,0 +1,126 @@
+"""Which server a queue lives on: its setting CONNECTION becomes a client, once per process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from django.utils.module_loading import import_string
+
+from groupqueue import conf
+from groupqueue.core.keys import shard_prefix
+from groupqueue.exceptions import ConfigurationError
+from groupqueue.transport.clients import async_twin
+from groupqueue.transport.embedded import ensure_running, parse_embedded_url
+from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
+
+_URL_SCHEMES = ("redis://", "rediss://", "unix://")
+_EMBEDDED_SCHEME = "embedded://"
+
+_lock = threading.Lock()
+_transports: dict[str, RedisTransport] = {}
+# One per event loop: a connection belongs to the loop it was opened in.
+_async_transports: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[str, AsyncRedisTransport]
+] = WeakKeyDictionary()
+
+
+def get_transport(queue: str = "default") -> RedisTransport:
+    """Return this process's transport of a queue; raises UnknownQueue."""
+    transport = _transports.get(queue)
+    if transport is None:
+        made = new_transport(queue)
+        with _lock:
+            transport = _transports.setdefault(queue, made)
+    return transport
+
+
+def get_async_transport(queue: str = "default") -> AsyncRedisTransport:
+    """Return the running event loop's transport of a queue; raises UnknownQueue."""
+    with _lock:
+        of_loop = _async_transports.setdefault(asyncio.get_running_loop(), {})
+    if queue not in of_loop:
+        config = conf.get_config(queue)
+        client = async_twin(_client(config))
+        of_loop[queue] = AsyncRedisTransport(
+            client, shard_prefix(config.name), arrival=config.arrival
+        )
+    return of_loop[queue]
+
+
+def new_transport(queue: str, *, patient: bool = True) -> RedisTransport:
+    """Return a transport with connections that nobody else uses."""
+    config = conf.get_config(queue)
+    return RedisTransport(
+        _client(config), shard_prefix(config.name), arrival=config.arrival, patient=patient
+    )
+
+
+def location(queue: str) -> str:
+    """Return where the queue lives, for people: never with a password in it."""
+    kwargs = new_transport(queue).client.connection_pool.connection_kwargs
+    if "path" in kwargs:
+        return f"unix://{kwargs['path']}?db={kwargs.get('db') or 0}"
+    host, port = kwargs.get("host", "?"), kwargs.get("port", 6379)
+    return f"redis://{host}:{port}/{kwargs.get('db') or 0}"
+
+
+@conf.on_reset
+def forget_transports() -> None:
+    """Drop the cached transports, so that changed settings take effect."""
+    with _lock:
+        dropped = list(_transports.values())
+        _transports.clear()
+        _async_transports.clear()
+    for transport in dropped:
+        transport.close()
+
+
+def _client(config: conf.QueueConfig) -> redis.Redis:
+    connection = config.connection
+    path = f"GROUPQUEUE[{config.name!r}]['CONNECTION']"
+    if isinstance(connection, str):
+        if connection.startswith(_EMBEDDED_SCHEME):
+            socket = ensure_running(parse_embedded_url(connection))
+            return redis.Redis(unix_socket_path=str(socket))
+        if connection.startswith(_URL_SCHEMES):
+            return _from_url(connection, path)
+        if "." not in connection:
+            return _from_django_redis(connection, path)
+        try:
+            connection = import_string(connection)
+        except ImportError as error:
+            raise ConfigurationError(f"{path}: {connection!r} cannot be imported") from error
+    client: Any = connection() if callable(connection) else connection
+    if not isinstance(client, redis.Redis):
+        raise ConfigurationError(f"{path} must lead to a redis.Redis client, not {client!r}")
+    return client
+
+
+def _from_url(url: str, path: str) -> redis.Redis:
+    try:
+        return redis.Redis.from_url(url)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"{path} is no valid Redis URL: {error}") from error
+
+
+def _from_django_redis(alias: str, path: str) -> redis.Redis:
+    try:
+        from django_redis import get_redis_connection
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{path} names the cache {alias!r}, which takes django-redis: "
+            "pip install groupqueue[django-redis], or give a redis:// URL"
+        ) from error
+    from django.core.cache import InvalidCacheBackendError
+
+    try:
+        return get_redis_connection(alias)
+    except (InvalidCacheBackendError, NotImplementedError) as error:
+        raise ConfigurationError(
+            f"{path} names the cache {alias!r}, which is not a django-redis cache in CACHES"
+        ) from error

@@ -1,0 +1,49 @@
+"""How a driver's or a server's error becomes one of ours: translated once, at the edge."""
+
+from __future__ import annotations
+
+from redis import exceptions as driver
+
+from groupqueue.exceptions import (
+    GroupQueueError,
+    ServerOutOfMemory,
+    ServerRefused,
+    ServerUnavailable,
+    WrongKeyType,
+)
+
+ANY = (driver.RedisError, driver.RedisClusterException, OSError)
+NO_SCRIPT = driver.NoScriptError
+READ_ONLY = driver.ReadOnlyError
+
+# With a lost connection nobody knows whether the command was carried out.
+_UNAVAILABLE = (
+    driver.ConnectionError,
+    driver.TimeoutError,
+    OSError,
+    driver.BusyLoadingError,
+    driver.ReadOnlyError,
+    driver.TryAgainError,
+    driver.ClusterDownError,
+    driver.MasterDownError,
+)
+_UNAVAILABLE_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ", "UNBLOCKED ", "READONLY ", "LOADING ")
+
+
+def translated(error: Exception) -> GroupQueueError:
+    """Return our error for the driver's; use it as `raise translated(e) from e`."""
+    text = str(error)
+    if isinstance(error, driver.OutOfMemoryError) or "OOM " in text or " OOM" in text:
+        return ServerOutOfMemory(f"Redis has reached maxmemory: {text}")
+    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
+        return ServerRefused(f"Redis refuses the credentials: {text}")
+    if isinstance(error, driver.NoPermissionError):
+        return ServerRefused(f"the Redis user may not do this; see its ACL rules: {text}")
+    if "WRONGKEY " in text or "WRONGTYPE " in text:
+        return WrongKeyType(
+            f"a key holds a value of another type; nothing was written: {text}. "
+            "Find out who writes under the queue's prefix, then delete or rename the key"
+        )
+    if isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS):
+        return ServerUnavailable(f"Redis is not available: {text}")
+    return ServerRefused(f"Redis refused the command: {text}")

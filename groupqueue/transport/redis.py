@@ -1,0 +1,382 @@
+"""How operations are performed on a Redis or Valkey server: one way to describe each,
+two executors that differ only by `await`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+
+from groupqueue.core import calls
+from groupqueue.core.calls import Call, Preference, Settlement, Turned
+from groupqueue.core.identifiers import new_id
+from groupqueue.core.messages import Envelope, Lease, checked_group, checked_tier
+from groupqueue.exceptions import InvalidMessage, ServerUnavailable, StaleLease
+from groupqueue.transport import scripts
+from groupqueue.transport.clients import (
+    LONGEST_WAIT_SECONDS,
+    knows_shebang,
+    own_async_client,
+    own_client,
+)
+from groupqueue.transport.errors import ANY, NO_SCRIPT, READ_ONLY, translated
+
+T = TypeVar("T")
+
+# A call whose reply was lost is repeated after these pauses, if repeating is harmless.
+REPEAT_PAUSES_SECONDS = (0.0, 0.05, 0.2, 0.5)
+
+
+class Publishers:
+    """The names under which calls are numbered, so that a repetition is recognised.
+
+    A name has one call under way at a time. A call that ended without an answer keeps
+    its name out of use: its command may still arrive. So does a fork: parent and
+    child must not count under one name.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[tuple[str, int]] = deque()
+        self._process = os.getpid()
+
+    def next_call(self) -> tuple[str, int]:
+        """Return a publisher's name and the number of its next call."""
+        if os.getpid() != self._process:
+            self._free, self._process = deque(), os.getpid()
+        try:
+            name, sequence = self._free.pop()
+        except IndexError:
+            return new_id(), 1
+        return name, sequence + 1
+
+    def answered(self, name: str, sequence: int) -> None:
+        """Put the name back into use."""
+        self._free.append((name, sequence))
+
+
+class _Transport:
+    """What both executors share: the shard, the scripts, the publishers' names."""
+
+    def __init__(self, prefix: str, *, arrival: str, shebang: bool, patient: bool) -> None:
+        self.prefix = prefix
+        self._arrival = arrival
+        self._shebang = shebang
+        self._patient = patient
+        self._publishers = Publishers()
+
+    def _script(self, call: Call[Any]) -> scripts.Script:
+        return scripts.load(call.script, shebang=self._shebang)
+
+    def _repeats(self, call: Call[Any]) -> tuple[float, ...]:
+        return REPEAT_PAUSES_SECONDS if call.repeatable and self._patient else ()
+
+    def _renew_calls(
+        self, leases: Sequence[Lease], visibility: float
+    ) -> list[Call[list[Lease]]]:
+        visibility_ms = calls.milliseconds(visibility, "visibility", positive=True)
+        return [
+            calls.renew(self.prefix, chunk, visibility_ms=visibility_ms)
+            for chunk in calls.in_chunks(leases, calls.MAX_LEASES_PER_CALL)
+        ]
+
+    def _wait_command(self, timeout_seconds: float) -> tuple[str, str, str]:
+        # The wait ends well before the socket's own timeout, and 0 would mean for ever.
+        bounded = min(max(timeout_seconds, 0.001), LONGEST_WAIT_SECONDS)
+        return "BLPOP", f"{self.prefix}:wake", f"{bounded:.3f}"
+
+    def _publish_call(
+        self, envelopes: Sequence[Envelope], name: str, sequence: int
+    ) -> Call[int]:
+        return calls.publish(
+            self.prefix, envelopes, publisher=name, sequence=sequence, arrival=self._arrival
+        )
+
+    def _claim_call(
+        self, worker_id: str, visibility: float, min_priority: int
+    ) -> Call[Lease | None]:
+        return calls.claim(
+            self.prefix,
+            worker_id,
+            visibility_ms=calls.milliseconds(visibility, "visibility", positive=True),
+            min_tier=calls.checked_min_tier(min_priority),
+        )
+
+    def _nack_call(self, lease: Lease, delay: float, error: str) -> Call[int]:
+        delay_ms = calls.milliseconds(delay, "delay")
+        return calls.nack(self.prefix, lease, delay_ms=delay_ms, error=error)
+
+    def _turn_call(
+        self,
+        worker_id: str,
+        settlements: Sequence[Settlement],
+        want: int,
+        visibility: float,
+        preference: Preference,
+    ) -> Call[Turned]:
+        return calls.turn(
+            self.prefix,
+            worker_id,
+            settlements,
+            want,
+            visibility_ms=calls.milliseconds(visibility, "visibility", positive=True),
+            preference=preference,
+        )
+
+
+class RedisTransport(_Transport):
+    """One shard of a queue on a server: `RedisTransport(redis.Redis(), "gq:{default:0}")`.
+
+    The client tells where the server is; connections are the transport's own. Safe to
+    share between threads. Times are seconds, payloads bytes.
+    """
+
+    def __init__(
+        self, client: redis.Redis, prefix: str, *, arrival: str = "fair", patient: bool = True
+    ) -> None:
+        """`arrival`: where a new group queues up, "fair" (last) or "front".
+
+        `patient=False` gives up within two seconds when the server does not answer.
+        """
+        super().__init__(prefix, arrival=arrival, shebang=knows_shebang(client), patient=patient)
+        self.client = own_client(client, patient=patient)
+
+    def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
+        """Append one message to a group; return its id.
+
+        The tier 0..4 holds when the group is new; other integers are clamped. Raises
+        InvalidMessage, ServerOutOfMemory or ServerUnavailable.
+        """
+        envelope = raw_envelope(group, payload, priority)
+        self.publish_envelopes([envelope])
+        return envelope.id
+
+    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Append up to 1,000 messages, all of them or none."""
+        name, sequence = self._publishers.next_call()
+        self.perform(self._publish_call(envelopes, name, sequence))
+        self._publishers.answered(name, sequence)
+
+    def claim(self, worker_id: str, visibility: float, min_priority: int = 0) -> Lease | None:
+        """Lease the head of the group that has waited longest, or return None.
+
+        Only tiers from min_priority up are looked at. The lease ends by itself after
+        `visibility` seconds.
+        """
+        return self.perform(self._claim_call(worker_id, visibility, min_priority))
+
+    def ack(self, lease: Lease) -> int:
+        """Finish the message; return how many are left in its group. Raises StaleLease."""
+        return self.perform(calls.ack(self.prefix, lease))
+
+    def nack(self, lease: Lease, delay: float = 0, *, error: str = "") -> int:
+        """Give the message back after a failure, to be tried again after `delay` seconds.
+
+        Raises StaleLease.
+        """
+        return self.perform(self._nack_call(lease, delay, error))
+
+    def settle(self, settlement: Settlement) -> int:
+        """End one delivery in any way; return the messages left. Raises StaleLease."""
+        turned = self.turn("", [settlement], 0, visibility=1)
+        return left_or_stale(settlement, turned)
+
+    def turn(
+        self,
+        worker_id: str,
+        settlements: Sequence[Settlement],
+        want: int,
+        *,
+        visibility: float,
+        preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+    ) -> Turned:
+        """Settle what is finished and claim up to `want` groups, in one round trip.
+
+        After ServerUnavailable the turn may have happened: `recover` hands back what
+        it claimed.
+        """
+        return self.perform(
+            self._turn_call(worker_id, settlements, want, visibility, preference)
+        )
+
+    def renew(self, leases: Sequence[Lease], visibility: float) -> list[Lease]:
+        """Let leases last `visibility` seconds from now; return those that are lost."""
+        return [
+            lost for call in self._renew_calls(leases, visibility) for lost in self.perform(call)
+        ]
+
+    def recover(self, worker_id: str, after_token: int) -> int:
+        """Hand back the worker's leases with later tokens than the last one it knows."""
+        released, cursor = 0, "0"
+        while True:
+            call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
+            cursor, step = self.perform(call)
+            released += step
+            if cursor == "0":
+                return released
+
+    def wait_for_hint(self, timeout_seconds: float) -> bool:
+        """Wait until a publish or another worker hints at work; False after the timeout."""
+        try:
+            return self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
+        except ANY as error:
+            raise translated(error) from error
+
+    def perform(self, call: Call[T]) -> T:
+        """Send a call and decode its reply; repeat it when a reply was lost, if harmless."""
+        for pause_seconds in self._repeats(call):
+            try:
+                return call.decode(self._evaluate(call))
+            except ServerUnavailable:
+                time.sleep(pause_seconds)
+        return call.decode(self._evaluate(call))
+
+    def close(self) -> None:
+        """Close the connections; the transport opens new ones if it is used again."""
+        self.client.connection_pool.disconnect()
+
+    def _evaluate(self, call: Call[Any]) -> Any:
+        script = self._script(call)
+        rest = (1, call.prefix, *call.arguments)
+        try:
+            try:
+                return self.client.execute_command("EVALSHA", script.sha, *rest)
+            except NO_SCRIPT:
+                return self.client.execute_command("EVAL", script.source, *rest)
+        except ANY as error:
+            if isinstance(error, READ_ONLY):
+                # A demoted primary: the next connection may lead to the new one.
+                self.client.connection_pool.disconnect(inuse_connections=False)
+            raise translated(error) from error
+
+
+class AsyncRedisTransport(_Transport):
+    """The same as RedisTransport, for `async` code and a `redis.asyncio.Redis` client."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        prefix: str,
+        *,
+        arrival: str = "fair",
+        patient: bool = True,
+    ) -> None:
+        """See RedisTransport."""
+        super().__init__(prefix, arrival=arrival, shebang=knows_shebang(client), patient=patient)
+        self.client = own_async_client(client, patient=patient)
+
+    async def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
+        """See RedisTransport.publish."""
+        envelope = raw_envelope(group, payload, priority)
+        await self.publish_envelopes([envelope])
+        return envelope.id
+
+    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """See RedisTransport.publish_envelopes."""
+        name, sequence = self._publishers.next_call()
+        await self.perform(self._publish_call(envelopes, name, sequence))
+        self._publishers.answered(name, sequence)
+
+    async def claim(
+        self, worker_id: str, visibility: float, min_priority: int = 0
+    ) -> Lease | None:
+        """See RedisTransport.claim."""
+        return await self.perform(self._claim_call(worker_id, visibility, min_priority))
+
+    async def ack(self, lease: Lease) -> int:
+        """See RedisTransport.ack."""
+        return await self.perform(calls.ack(self.prefix, lease))
+
+    async def nack(self, lease: Lease, delay: float = 0, *, error: str = "") -> int:
+        """See RedisTransport.nack."""
+        return await self.perform(self._nack_call(lease, delay, error))
+
+    async def settle(self, settlement: Settlement) -> int:
+        """See RedisTransport.settle."""
+        turned = await self.turn("", [settlement], 0, visibility=1)
+        return left_or_stale(settlement, turned)
+
+    async def turn(
+        self,
+        worker_id: str,
+        settlements: Sequence[Settlement],
+        want: int,
+        *,
+        visibility: float,
+        preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+    ) -> Turned:
+        """See RedisTransport.turn."""
+        return await self.perform(
+            self._turn_call(worker_id, settlements, want, visibility, preference)
+        )
+
+    async def renew(self, leases: Sequence[Lease], visibility: float) -> list[Lease]:
+        """See RedisTransport.renew."""
+        return [
+            lost
+            for call in self._renew_calls(leases, visibility)
+            for lost in await self.perform(call)
+        ]
+
+    async def recover(self, worker_id: str, after_token: int) -> int:
+        """See RedisTransport.recover."""
+        released, cursor = 0, "0"
+        while True:
+            call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
+            cursor, step = await self.perform(call)
+            released += step
+            if cursor == "0":
+                return released
+
+    async def wait_for_hint(self, timeout_seconds: float) -> bool:
+        """See RedisTransport.wait_for_hint."""
+        try:
+            return await self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
+        except ANY as error:
+            raise translated(error) from error
+
+    async def perform(self, call: Call[T]) -> T:
+        """See RedisTransport.perform."""
+        for pause_seconds in self._repeats(call):
+            try:
+                return call.decode(await self._evaluate(call))
+            except ServerUnavailable:
+                await asyncio.sleep(pause_seconds)
+        return call.decode(await self._evaluate(call))
+
+    async def close(self) -> None:
+        """See RedisTransport.close."""
+        await self.client.connection_pool.disconnect()
+
+    async def _evaluate(self, call: Call[Any]) -> Any:
+        script = self._script(call)
+        rest = (1, call.prefix, *call.arguments)
+        try:
+            try:
+                return await self.client.execute_command("EVALSHA", script.sha, *rest)
+            except NO_SCRIPT:
+                return await self.client.execute_command("EVAL", script.source, *rest)
+        except ANY as error:
+            if isinstance(error, READ_ONLY):
+                await self.client.connection_pool.disconnect(inuse_connections=False)
+            raise translated(error) from error
+
+
+def raw_envelope(group: str, payload: bytes, priority: int) -> Envelope:
+    """Return bytes of the caller's own making, checked and ready to be sent."""
+    if not isinstance(payload, bytes):
+        raise InvalidMessage(f"a transport's payload is bytes, not {type(payload).__name__}")
+    return Envelope(new_id(), checked_group(group), checked_tier(priority), payload)
+
+
+def left_or_stale(settlement: Settlement, turned: Turned) -> int:
+    """Return the messages left after a single settlement; raise StaleLease."""
+    settled = turned.settled[0]
+    if settled.word != "ok":
+        raise StaleLease(settlement.lease, settled.word)
+    return settled.left

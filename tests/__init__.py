@@ -1,0 +1,1 @@
+"""The proof that groupqueue keeps its promises, against real servers."""
