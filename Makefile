@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 SMALL := $(VENV)/.small
 DEV := $(VENV)/.dev
-TEMPLATES := $(wildcard groupqueue/templates demo/templates)
+TEMPLATES := $(shell find groupqueue demo -name '*.html' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-admin test lint format bench build clean

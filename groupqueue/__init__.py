@@ -41,7 +41,7 @@ _HOMES = {
     "publish_many": "groupqueue.publishing",
 }
 
-__all__ = [  # noqa: F822 - found by __getattr__
+__all__ = [
     "AsyncRedisTransport",
     "Delivery",
     "Message",

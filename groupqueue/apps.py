@@ -17,5 +17,4 @@ class GroupQueueConfig(AppConfig):
         # Publishing makes itself known to the handlers, which can publish from then on.
         from groupqueue import checks, handlers, publishing  # noqa: F401, PLC0415
 
-        checks.register_all()
         handlers.autodiscover()

@@ -65,7 +65,7 @@ def get_config(queue: str = "default") -> QueueConfig:
         return _configs[queue]
     except (KeyError, TypeError):  # not read yet, not there, or no str at all
         configs = _loaded()
-    if isinstance(queue, str) and queue in configs:
+    if queue in list(configs):  # a list, as not everything can be looked up in a dict
         return configs[queue]
     names = ", ".join(repr(name) for name in configs)
     raise UnknownQueue(f"{queue!r} is not a queue of the setting GROUPQUEUE, which has {names}")
@@ -197,7 +197,7 @@ KEYS: Mapping[str, Key] = {
     "HIGH_RATIO": Key(
         None,
         values.optional(_share),
-        "the share of claims restricted to tiers from PRIORITY_THRESHOLD up; None for no such share",
+        "the share of claims restricted to tiers from PRIORITY_THRESHOLD up; None for none",
     ),
     "PRIORITY_THRESHOLD": Key(
         None, values.optional(_tier), "the lowest tier that HIGH_RATIO's claims may take"
@@ -331,7 +331,7 @@ def _config(name: str, given: Mapping[str, Any]) -> QueueConfig:
     )
 
 
-def _reset(*, setting: str, **kwargs: object) -> None:
+def _reset(*, setting: str, **_kwargs: object) -> None:
     # CACHES too: a CONNECTION may be a cache alias.
     if setting in ("GROUPQUEUE", "CACHES"):
         _configs.clear()

@@ -74,7 +74,15 @@ class Handler(Generic[R_co]):
             markcoroutinefunction(self)
 
     def __call__(self, delivery: Delivery) -> R_co:
-        return self.function(delivery)
+        result = self.function(delivery)
+        if not self.is_async and inspect.iscoroutine(result):
+            # A decorator hid that it is async: nothing has run, which must not pass for success.
+            result.close()
+            raise HandlerError(
+                f"{self!r} returned a coroutine but is not declared with async def:"
+                " put @handler below its other decorators"
+            )
+        return result
 
     def __repr__(self) -> str:
         return f"<Handler {_where(self.function)} of {self.topic!r}>"
@@ -87,9 +95,7 @@ class Handler(Generic[R_co]):
         """Return the seconds that a call may take for a message of this queue."""
         return config.handler_timeout if self.timeout_seconds is None else self.timeout_seconds
 
-    def publish(
-        self, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]
-    ) -> str:
+    def publish(self, payload: Any, *, group: str | None, **options: Unpack[PublishOptions]) -> str:
         """Publish a message of this topic; return its id. Options as for `publish`."""
         options.setdefault("queue", self.queue)
         return _known_publisher().publish(self.topic, payload, group=group, **options)
@@ -124,7 +130,9 @@ def handler(
     try:
         checked_topic(topic)
     except InvalidMessage as error:
-        raise HandlerError(f'@handler needs a topic, as in @handler("orders.paid"): {error}') from error
+        raise HandlerError(
+            f'@handler needs a topic, as in @handler("orders.paid"): {error}'
+        ) from error
     if not isinstance(queue, str):
         raise HandlerError(f"@handler({topic!r}, queue=…) must be a queue's name, not {queue!r}")
     given = {
@@ -231,7 +239,8 @@ def _refuse_unfit(topic: str, function: object) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerError(f"{where} contains yield, so calling it would run nothing")
     try:
-        inspect.signature(function).bind(object())
+        # Not of what it wraps: a decorator may hand in arguments of its own.
+        inspect.signature(function, follow_wrapped=False).bind(object())
     except TypeError as error:
         raise HandlerError(f"{where} must take one argument, the delivery: {error}") from error
     except ValueError:

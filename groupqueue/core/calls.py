@@ -57,9 +57,9 @@ class Settlement(NamedTuple):
         return cls("retry", lease, str(milliseconds(delay_seconds, "delay")), shortened(error))
 
     @classmethod
-    def release(cls, lease: Lease) -> Settlement:
-        """Hand the message back as if it had never been delivered."""
-        return cls("release", lease)
+    def release(cls, lease: Lease, delay_seconds: float = 0) -> Settlement:
+        """Hand the message back as if it had never been delivered, at once or parked."""
+        return cls("release", lease, str(milliseconds(delay_seconds, "delay")))
 
     @classmethod
     def dead(cls, lease: Lease, reason: str, error: str = "") -> Settlement:

@@ -1,7 +1,7 @@
 -- settle: end leases whose token still holds and whose head is the named message.
 -- Takes {{outcome, group, token, id, value, error}, …}:
 --   outcome  ack | retry | release | dead | halt
---   value    ack: messages finished; retry: delay in ms; dead, halt: the reason
+--   value    ack: messages finished; retry, release: delay in ms; dead, halt: the reason
 --   error    retry, dead, halt: the error's text
 -- Returns a flat list of word, messages left: "ok" | "stale" | "moved".
 -- Everything is checked before the first write; a group settles once per call.
@@ -32,7 +32,7 @@ function outcomes.release(shard, s)
   if redis.call("HINCRBY", shard.prefix .. ":attempts", s.group, -1) <= 0 then
     redis.call("HDEL", shard.prefix .. ":attempts", s.group)
   end
-  return 0, s.now
+  return 0, s.now + tonumber(s.value)
 end
 
 function outcomes.dead(shard, s)

@@ -1,0 +1,1 @@
+"""How messages are handled: a supervisor, its child processes, and what runs in them."""

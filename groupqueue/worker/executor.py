@@ -1,0 +1,173 @@
+"""How one leased message is handled, and what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections
+
+from groupqueue import signals
+from groupqueue.conf import QueueConfig
+from groupqueue.core.calls import Settlement
+from groupqueue.core.delivery import Delivery, message_from
+from groupqueue.core.messages import Lease
+from groupqueue.core.retries import RetryPolicy
+from groupqueue.exceptions import CorruptMessage, Reject, Retry
+from groupqueue.handlers import Handler, get_handler
+
+log = logging.getLogger("groupqueue.worker")
+
+# Another worker, started from newer code, may know the topic: look again soon.
+UNKNOWN_TOPIC_PAUSE_SECONDS = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A leased message in this process, from its claim to its settlement."""
+
+    queue: QueueConfig
+    lease: Lease
+    lasts_until: float
+    """When the lease ends, on this process's monotonic clock, if it is not renewed."""
+    renewed_at: float
+    handler: Handler[Any] | None = None
+    delivery: Delivery | None = None
+    started_at: float | None = None
+    """When its handler was called, monotonic; None before."""
+    settlement: Settlement | None = None
+    is_lost: bool = False
+    """Whether the lease is known to be gone."""
+    is_uncertain: bool = False
+    """Whether a turn that carried its settlement lost its reply."""
+
+
+def prepare(held: Held) -> bool:
+    """Find delivery and handler; False when the message is settled without being handled."""
+    lease, config = held.lease, held.queue
+    try:
+        content = config.codec.decode(lease.payload)
+    except CorruptMessage as error:
+        held.settlement = Settlement.dead(lease, "corrupt", str(error))
+        return False
+    held.delivery = Delivery(lease, message_from(lease, content), config.name)
+    held.handler = get_handler(content.topic)
+    if held.handler is None:
+        log.error(
+            "no handler for the topic; the message will be tried again",
+            extra={"action": "unknown_topic", "topic": content.topic, "group": lease.group},
+        )
+        held.settlement = Settlement.release(lease, UNKNOWN_TOPIC_PAUSE_SECONDS)
+        return False
+    policy = held.handler.policy_for(config.policy)
+    if policy.is_poison(lease.crashes):
+        error_text = f"{lease.crashes} workers died or fell silent while handling this message"
+        held.settlement = exhausted(lease, policy, "poison", error_text)
+        return False
+    return True
+
+
+def handle(held: Held) -> None:
+    """Call a sync handler and note how the delivery ended."""
+    handler, delivery = _prepared(held)
+    clean_connections()
+    started = held.started_at = time.monotonic()
+    try:
+        signals.send(signals.message_started, handler, delivery=delivery)
+        handler.function(delivery)
+    except (Exception, SystemExit) as error:
+        signals.send(signals.message_failed, handler, **_failed(held, error, started))
+    else:
+        held.settlement = Settlement.ack(held.lease)
+        signals.send(
+            signals.message_succeeded,
+            handler,
+            delivery=delivery,
+            duration_seconds=time.monotonic() - started,
+        )
+    finally:
+        clean_connections()
+
+
+async def handle_async(held: Held) -> None:
+    """Await an async handler and note how the delivery ended."""
+    handler, delivery = _prepared(held)
+    await _clean_connections_async()
+    started = held.started_at = time.monotonic()
+    try:
+        await signals.asend(signals.message_started, handler, delivery=delivery)
+        await handler.function(delivery)
+    except (Exception, SystemExit) as error:
+        await signals.asend(signals.message_failed, handler, **_failed(held, error, started))
+    else:
+        held.settlement = Settlement.ack(held.lease)
+        await signals.asend(
+            signals.message_succeeded,
+            handler,
+            delivery=delivery,
+            duration_seconds=time.monotonic() - started,
+        )
+    finally:
+        await _clean_connections_async()
+
+
+def exhausted(lease: Lease, policy: RetryPolicy, reason: str, error_text: str) -> Settlement:
+    """Return what the policy has in store for a message that is not tried again."""
+    if policy.on_exhausted == "dead_letter":
+        return Settlement.dead(lease, reason, error_text)
+    return Settlement.halt(lease, reason, error_text)
+
+
+def clean_connections() -> None:
+    """Give the next message usable database connections: none that died, grew too old or
+    was left inside a transaction."""
+    close_old_connections()
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None:
+            continue
+        if connection.in_atomic_block or not connection.autocommit:
+            log.warning(
+                "a handler left a transaction open; it is rolled back",
+                extra={"action": "transaction_left_open", "database": connection.alias},
+            )
+            connection.close()
+            # A wrapper that is closed inside a transaction refuses to connect again.
+            del connections[connection.alias]
+
+
+_clean_connections_async = sync_to_async(clean_connections)
+
+
+def _prepared(held: Held) -> tuple[Handler[Any], Delivery]:
+    if held.handler is None or held.delivery is None:
+        raise RuntimeError("a message is handled only after prepare() said so")
+    return held.handler, held.delivery
+
+
+def _failed(held: Held, error: BaseException, started: float) -> dict[str, Any]:
+    """Note what becomes of a message whose handler raised; return what to tell of it."""
+    handler, delivery = _prepared(held)
+    policy = handler.policy_for(held.queue.policy)
+    failures = held.lease.failures + 1
+    text = f"{type(error).__name__}: {error}"
+    retry_seconds: float | None = None
+    if isinstance(error, Reject):
+        held.settlement = exhausted(held.lease, policy, error.reason, text)
+    elif policy.exhausts(failures):
+        held.settlement = exhausted(held.lease, policy, "max_attempts", text)
+    else:
+        asked = error.delay_seconds if isinstance(error, Retry) else None
+        # Jitter spreads retries out; it is no secret.
+        backoff = policy.backoff_seconds(failures, random.random())  # noqa: S311
+        retry_seconds = backoff if asked is None else asked
+        held.settlement = Settlement.retry(held.lease, retry_seconds, text)
+    return {
+        "delivery": delivery,
+        "error": error,
+        "duration_seconds": time.monotonic() - started,
+        "retry_seconds": retry_seconds,
+    }

@@ -1,0 +1,172 @@
+"""How leases stay alive while handlers run: renewal, loss, time limits, heartbeats."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from groupqueue import signals
+from groupqueue.core import calls
+from groupqueue.core.calls import Settlement
+from groupqueue.exceptions import GroupQueueError
+from groupqueue.transport.redis import RedisTransport
+from groupqueue.worker.executor import Held
+
+log = logging.getLogger("groupqueue.worker")
+
+HEARTBEAT_SECONDS = 5.0
+# A worker that has been silent for twelve heartbeats is forgotten.
+REGISTRY_KEPT_MS = 60_000
+SHORTEST_TICK_SECONDS = 0.02
+
+
+class LeaseKeeper(threading.Thread):
+    """Renews this process's leases on connections that nothing else uses.
+
+    Handlers may block everything else; a Redis error only costs one round, since a
+    lease is renewed at a third of its timeout: two renewals may fail before it ends.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        transports: Mapping[str, RedisTransport],
+        visibility_seconds: Mapping[str, float],
+        *,
+        describe: Callable[[], dict[str, str | int]],
+        on_overdue: Callable[[Held], None],
+    ) -> None:
+        super().__init__(name="groupqueue-lease-keeper", daemon=True)
+        self._worker_id = worker_id
+        self._transports = transports
+        self._visibility_seconds = visibility_seconds
+        self._describe = describe
+        self._on_overdue = on_overdue
+        self._held: dict[int, Held] = {}
+        self._stopped = threading.Event()
+        self._heartbeat_due = 0.0
+
+    def hold(self, held: Held) -> None:
+        """Keep a message's lease alive from now on."""
+        self._held[id(held)] = held
+
+    def let_go(self, held: Held) -> None:
+        """Stop renewing: the message is settled."""
+        self._held.pop(id(held), None)
+
+    def stop(self) -> None:
+        """End the thread; leases are not renewed any more."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Renew until stopped."""
+        tick = max(min(self._visibility_seconds.values()) / 6, SHORTEST_TICK_SECONDS)
+        while not self._stopped.wait(min(tick, 1.0)):
+            try:
+                self._watch_time_limits()
+                self._renew_due()
+                self._beat_if_due()
+            except Exception:
+                # Whatever it was, the other leases still need renewing.
+                log.exception(
+                    "the lease keeper met an error", extra={"action": "lease_keeper_failed"}
+                )
+
+    def beat(self) -> None:
+        """Say in every queue's registry that this worker is alive."""
+        self._heartbeat_due = time.monotonic() + HEARTBEAT_SECONDS
+        fields = self._describe()
+        for transport in self._transports.values():
+            heartbeat = calls.heartbeat(
+                transport.prefix, self._worker_id, fields, kept_ms=REGISTRY_KEPT_MS
+            )
+            try:
+                transport.perform(heartbeat)
+            except GroupQueueError as error:
+                _log_lapse("heartbeat_failed", error)
+
+    def depart(self) -> None:
+        """Take this worker out of the registries."""
+        for transport in self._transports.values():
+            try:
+                transport.perform(calls.depart(transport.prefix, self._worker_id))
+            except GroupQueueError as error:
+                _log_lapse("depart_failed", error)
+
+    def hand_back(self) -> int:
+        """Release every lease still held, uncounted; return how many were handed back."""
+        handed_back = 0
+        for name, transport in self._transports.items():
+            releases = [
+                held.settlement or Settlement.release(held.lease)
+                for held in list(self._held.values())
+                if held.queue.name == name and not held.is_lost
+            ]
+            for chunk in calls.in_chunks(releases, calls.MAX_LEASES_PER_CALL):
+                try:
+                    turned = transport.turn(self._worker_id, chunk, 0, visibility=1)
+                except GroupQueueError as error:
+                    _log_lapse("hand_back_failed", error)
+                else:
+                    handed_back += sum(settled.word == "ok" for settled in turned.settled)
+        return handed_back
+
+    def _renew_due(self) -> None:
+        now = time.monotonic()
+        for name, transport in self._transports.items():
+            visibility = self._visibility_seconds[name]
+            due = [
+                held
+                for held in list(self._held.values())
+                if held.queue.name == name
+                and not held.is_lost
+                and now - held.renewed_at >= visibility / 3
+            ]
+            if due:
+                self._renew(transport, due, visibility)
+
+    def _renew(self, transport: RedisTransport, due: list[Held], visibility: float) -> None:
+        asked_at = time.monotonic()
+        try:
+            lost = {lease.token for lease in transport.renew([h.lease for h in due], visibility)}
+        except GroupQueueError as error:
+            _log_lapse("renewal_failed", error)
+            # The server may be gone, the leases are not until their time is up.
+            mark_lost(held for held in due if asked_at >= held.lasts_until)
+            return
+        for held in due:
+            if held.lease.token not in lost:
+                held.renewed_at = asked_at
+                held.lasts_until = asked_at + visibility
+        # A message being settled may be gone for good reason: the settlement's answer tells.
+        mark_lost(h for h in due if h.lease.token in lost and h.settlement is None)
+
+    def _watch_time_limits(self) -> None:
+        now = time.monotonic()
+        for held in list(self._held.values()):
+            if held.handler is None or held.started_at is None or held.settlement is not None:
+                continue
+            limit = held.handler.timeout_for(held.queue)
+            if limit is not None and now - held.started_at > limit:
+                self._on_overdue(held)
+
+    def _beat_if_due(self) -> None:
+        if time.monotonic() >= self._heartbeat_due:
+            self.beat()
+
+
+def mark_lost(losses: Iterable[Held]) -> None:
+    """Note leases as gone and tell of it, once each."""
+    for held in losses:
+        if held.is_lost:
+            continue
+        held.is_lost = True
+        if held.delivery is not None:
+            held.delivery.mark_lost()
+            signals.send(signals.lease_lost, held.handler, delivery=held.delivery)
+
+
+def _log_lapse(action: str, error: GroupQueueError) -> None:
+    log.warning("Redis did not answer the lease keeper: %s", error, extra={"action": action})

@@ -1,0 +1,87 @@
+"""Where handlers run: inline, in threads, or on the event loop for `async def` ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Protocol
+
+from groupqueue.worker.executor import Held, handle, handle_async
+
+log = logging.getLogger("groupqueue.worker")
+
+Done = Callable[[Held], None]
+
+
+class Pool(Protocol):
+    """Runs prepared messages and says when each is settled."""
+
+    def start(self, held: Held) -> None:
+        """Have a message handled; `done` is called from any thread, perhaps before it returns."""
+        ...
+
+
+class InlinePool:
+    """For a concurrency of one: the handler runs where it is started, without a hand-over."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._loop = EventLoop()
+
+    def start(self, held: Held) -> None:
+        """Handle the message before returning."""
+        if held.handler is not None and held.handler.is_async:
+            self._loop.run(held).result()
+        else:
+            handle(held)
+        self._done(held)
+
+
+class ThreadPool:
+    """A fixed number of threads for sync handlers, and one event loop for async ones."""
+
+    def __init__(self, size: int, done: Done) -> None:
+        self._done = done
+        self._inbox: SimpleQueue[Held] = SimpleQueue()
+        self._loop = EventLoop()
+        for number in range(size):
+            threading.Thread(
+                target=self._work, name=f"groupqueue-handler-{number}", daemon=True
+            ).start()
+
+    def start(self, held: Held) -> None:
+        """Hand the message to a free thread or to the event loop."""
+        if held.handler is not None and held.handler.is_async:
+            self._loop.run(held).add_done_callback(lambda _: self._done(held))
+        else:
+            self._inbox.put(held)
+
+    def _work(self) -> None:
+        while True:
+            held = self._inbox.get()
+            try:
+                handle(held)
+            except BaseException:
+                # Ours to mend: without a settlement the lease is handed back.
+                log.exception("handling broke off", extra={"action": "handling_broke_off"})
+            self._done(held)
+
+
+class EventLoop:
+    """An event loop in a thread of its own, started by the first async handler."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, held: Held) -> Future[None]:
+        """Start an async handler."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(
+                target=self._loop.run_forever, name="groupqueue-event-loop", daemon=True
+            ).start()
+        return asyncio.run_coroutine_threadsafe(handle_async(held), self._loop)

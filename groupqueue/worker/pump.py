@@ -1,0 +1,172 @@
+"""How a worker process keeps messages flowing: turns, handlers, waiting, stopping."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+from groupqueue.core.calls import Settlement
+from groupqueue.worker.executor import Held, prepare
+from groupqueue.worker.leases import LeaseKeeper
+from groupqueue.worker.options import WorkerOptions
+from groupqueue.worker.pool import InlinePool, Pool, ThreadPool
+from groupqueue.worker.sources import HintListener, Source
+
+log = logging.getLogger("groupqueue.worker")
+
+
+class Stop(enum.Enum):
+    """Wakes the pump so that it sees that it is to stop."""
+
+    NOW = enum.auto()
+
+
+class Pump:
+    """Claims, has handled and settles, until it is told to stop or has nothing left to do."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        keeper: LeaseKeeper,
+        options: WorkerOptions,
+        *,
+        on_stopping: Callable[[str], None],
+    ) -> None:
+        self._sources = list(sources)
+        self._keeper = keeper
+        self._concurrency = options.concurrency
+        self._burst = options.burst
+        self._claims_left = options.max_messages
+        self._ends_at = None
+        if options.max_seconds is not None:
+            self._ends_at = time.monotonic() + options.max_seconds
+        self._inbox: SimpleQueue[Held | Source | Stop] = SimpleQueue()
+        self._pool: Pool = (
+            InlinePool(self._inbox.put)
+            if self._concurrency == 1
+            else ThreadPool(self._concurrency, self._inbox.put)
+        )
+        self._listeners = {
+            id(source): HintListener(source, self._inbox.put) for source in sources
+        }
+        self._on_stopping = on_stopping
+        self._has_told = False
+        self._running = 0
+        self.stop_reason = ""
+        """Why no more messages are claimed; empty while they are."""
+        self.processed = 0
+        self.failed = 0
+
+    def stop(self, reason: str) -> None:
+        """Claim nothing more; `run` returns when the running handlers are settled.
+
+        May be called from any thread and from a signal handler.
+        """
+        self.stop_reason = self.stop_reason or reason
+        self._inbox.put(Stop.NOW)
+
+    def run(self) -> None:
+        """Pump until stopped and drained."""
+        for listener in self._listeners.values():
+            listener.start()
+        while True:
+            self._collect()
+            self._check_limits()
+            if self.stop_reason and not self._has_told:
+                self._has_told = True
+                self._on_stopping(self.stop_reason)
+            if self.stop_reason and not self._running and not self._unsettled():
+                return
+            if not self._turn_all():
+                self._wait()
+
+    def _turn_all(self) -> bool:
+        """Give each queue a turn that has something to settle or to claim; say if one had."""
+        turned = False
+        now = time.monotonic()
+        # Whoever was served first last time is served last this time.
+        self._sources.append(self._sources.pop(0))
+        for source in self._sources:
+            want = self._want() if source.next_due <= now else 0
+            # A hint that comes while all hands are full is passed on by a turn without claims.
+            if source.paused_until > now or not (want or source.finished or source.is_hinted):
+                continue
+            # Something to settle takes a turn anyway: claim with it what may have come.
+            for held in source.turn(self._want()):
+                self._begin(held)
+            turned = True
+        return turned
+
+    def _want(self) -> int:
+        if self.stop_reason:
+            return 0
+        free = self._concurrency - self._running
+        return free if self._claims_left is None else min(free, self._claims_left)
+
+    def _begin(self, held: Held) -> None:
+        self._running += 1
+        if self._claims_left is not None:
+            self._claims_left -= 1
+        self._keeper.hold(held)
+        if prepare(held):
+            self._pool.start(held)
+        else:
+            self._inbox.put(held)
+
+    def _collect(self, timeout: float | None = 0) -> None:
+        """Take in everything that has happened, waiting for the first event if asked."""
+        try:
+            event = self._inbox.get(block=timeout != 0, timeout=timeout or None)
+            while True:
+                self._take(event)
+                event = self._inbox.get_nowait()
+        except Empty:
+            return
+
+    def _take(self, event: Held | Source | Stop) -> None:
+        if isinstance(event, Source):
+            event.next_due = 0.0
+            event.is_hinted = True
+        elif isinstance(event, Held):
+            self._running -= 1
+            if event.settlement is None:
+                # Handling broke off in an unforeseen way; the log says how.
+                event.settlement = Settlement.retry(event.lease, 1.0, "handling broke off")
+            self.processed += event.settlement.outcome == "ack"
+            self.failed += event.settlement.outcome in ("retry", "dead", "halt")
+            for source in self._sources:
+                if source.config is event.queue:
+                    source.finished.append(event)
+
+    def _wait(self) -> None:
+        """Sleep until something happens; listen for hints where messages may come from."""
+        now = time.monotonic()
+        wakes = [now + 1.0]
+        if self._ends_at is not None:
+            wakes.append(self._ends_at)
+        for source in self._sources:
+            if source.paused_until > now:
+                wakes.append(source.paused_until)
+            elif self._want() and source.next_due > now:
+                wakes.append(source.next_due)
+                listener = self._listeners[id(source)]
+                if not listener.is_waiting:
+                    listener.listen(source.next_due - now)
+        self._collect(max(min(wakes) - now, 0.001))
+
+    def _check_limits(self) -> None:
+        if self.stop_reason:
+            return
+        idle = not self._running and not self._unsettled()
+        if self._ends_at is not None and time.monotonic() >= self._ends_at:
+            self.stop_reason = "max_seconds"
+        elif self._claims_left == 0 and idle:
+            self.stop_reason = "max_messages"
+        elif self._burst and idle and all(source.is_exhausted for source in self._sources):
+            self.stop_reason = "burst"
+
+    def _unsettled(self) -> bool:
+        return any(source.finished for source in self._sources)

@@ -1,0 +1,209 @@
+"""One queue as a worker sees it: turns, lost replies, waiting, outages."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from groupqueue import signals
+from groupqueue.conf import QueueConfig
+from groupqueue.core import calls
+from groupqueue.core.calls import Settled, Turned
+from groupqueue.exceptions import GroupQueueError, ServerUnavailable
+from groupqueue.transport.redis import RedisTransport
+from groupqueue.worker.executor import Held
+from groupqueue.worker.leases import LeaseKeeper, mark_lost
+from groupqueue.worker.options import ClaimShares
+
+log = logging.getLogger("groupqueue.worker")
+
+# An idle worker looks for itself this often, whatever hints say.
+LONGEST_IDLE_SECONDS = 2.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+PAUSE_AFTER_ERROR_SECONDS = 0.5
+
+
+class Source:
+    """Settles to and claims from one queue; used by one thread, the pump's."""
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        transport: RedisTransport,
+        worker_id: str,
+        keeper: LeaseKeeper,
+        shares: ClaimShares,
+        visibility_seconds: float,
+    ) -> None:
+        self.config = config
+        self.transport = transport
+        self.finished: list[Held] = []
+        """Handled messages whose settlement has not been answered yet."""
+        self.next_due = 0.0
+        """When it is worth claiming again, monotonic; 0 means now."""
+        self.paused_until = 0.0
+        """When Redis is worth asking again after an error, monotonic."""
+        self.is_exhausted = False
+        """Whether the last turn left nothing due behind."""
+        self.is_hinted = False
+        """Whether a hint has come since the last turn."""
+        self._worker_id = worker_id
+        self._keeper = keeper
+        self._shares = shares
+        self._visibility_seconds = visibility_seconds
+        self._last_token = 0
+        self._must_recover = False
+        self._errors_in_a_row = 0
+
+    def turn(self, want: int) -> list[Held]:
+        """Settle what is finished and claim up to `want` groups.
+
+        Returns the messages claimed; nothing while Redis is away. What was finished is
+        kept until the server has answered for it.
+        """
+        batch = self.finished[: calls.MAX_LEASES_PER_CALL]
+        settlements = [held.settlement for held in batch if held.settlement is not None]
+        preference = self._shares.preference(want)
+        asked_at = time.monotonic()
+        try:
+            self._recover_if_needed()
+            turned = self.transport.turn(
+                self._worker_id,
+                settlements,
+                want,
+                visibility=self._visibility_seconds,
+                preference=preference,
+            )
+        except GroupQueueError as error:
+            self._note_error(error, batch)
+            return []
+        self._errors_in_a_row = 0
+        self.is_hinted = False
+        del self.finished[: len(batch)]
+        for held, settled in zip(batch, turned.settled, strict=True):
+            # Until now its lease was renewed: an outage must not cost a finished message.
+            self._keeper.let_go(held)
+            note_settled(held, settled)
+        self._shares.charge(preference, len(turned.leases))
+        self._plan(turned, want)
+        return [
+            Held(self.config, lease, asked_at + self._visibility_seconds, asked_at)
+            for lease in turned.leases
+        ]
+
+    def _recover_if_needed(self) -> None:
+        if not self._must_recover:
+            return
+        released = self.transport.recover(self._worker_id, self._last_token)
+        self._must_recover = False
+        if released:
+            log.info(
+                "leases of a turn without a reply were handed back",
+                extra={"action": "recovered", "queue": self.config.name, "leases": released},
+            )
+
+    def _note_error(self, error: GroupQueueError, batch: list[Held]) -> None:
+        if isinstance(error, ServerUnavailable):
+            # The turn may have happened: its claims are unknown to us, and a second
+            # answer about its settlements will not tell whether the first was ok.
+            self._must_recover = True
+            for held in batch:
+                held.is_uncertain = True
+        self._errors_in_a_row += 1
+        ceiling = min(FIRST_PAUSE_SECONDS * 2**self._errors_in_a_row, LONGEST_PAUSE_SECONDS)
+        pause_seconds = ceiling * (0.5 + random.random() / 2)  # noqa: S311 - jitter
+        self.paused_until = time.monotonic() + pause_seconds
+        log.warning(
+            "the queue cannot be reached; trying again: %s",
+            error,
+            extra={
+                "action": "queue_unreachable",
+                "queue": self.config.name,
+                "pause_seconds": round(pause_seconds, 2),
+            },
+        )
+
+    def _plan(self, turned: Turned, want: int) -> None:
+        if turned.leases:
+            self._last_token = max(lease.token for lease in turned.leases)
+        self.is_exhausted = want > 0 and len(turned.leases) < want and turned.wait_ms != 0
+        wait_seconds = LONGEST_IDLE_SECONDS
+        if turned.wait_ms >= 0:
+            wait_seconds = min(turned.wait_ms / 1000, LONGEST_IDLE_SECONDS)
+        self.next_due = time.monotonic() + wait_seconds
+
+
+def note_settled(held: Held, settled: Settled) -> None:
+    """Tell what the server answered to a settlement."""
+    settlement = held.settlement
+    if settlement is None:
+        return
+    if settled.word == "ok":
+        if settlement.outcome in ("dead", "halt"):
+            _tell_exhausted(held)
+        return
+    fields = {"group": held.lease.group, "message": held.lease.id, "word": settled.word}
+    if held.is_uncertain:
+        log.info(
+            "whether the settlement took effect is unknown: its first reply was lost",
+            extra={"action": "settlement_unknown", **fields},
+        )
+        return
+    log.warning(
+        "the lease ended before the settlement; the result was dropped",
+        extra={"action": "stale_settlement", **fields},
+    )
+    mark_lost([held])
+
+
+def _tell_exhausted(held: Held) -> None:
+    settlement = held.settlement
+    if settlement is None:
+        return
+    signal = signals.message_dead if settlement.outcome == "dead" else signals.group_halted
+    signals.send(
+        signal,
+        held.handler,
+        delivery=held.delivery,
+        message_id=held.lease.id,
+        group=held.lease.group,
+        queue=held.queue.name,
+        reason=settlement.value,
+        error=settlement.error,
+    )
+
+
+class HintListener(threading.Thread):
+    """Waits for hints on one queue while the pump has nothing to do, on its own connection."""
+
+    def __init__(self, source: Source, on_hint: Callable[[Source], None]) -> None:
+        super().__init__(name=f"groupqueue-hints-{source.config.name}", daemon=True)
+        self._source = source
+        self._on_hint = on_hint
+        self._wanted = threading.Semaphore(0)
+        self.is_waiting = False
+        """Set by `listen`, cleared when the wait is over."""
+        self._seconds = 0.0
+
+    def listen(self, seconds: float) -> None:
+        """Wait once, for at most that long; call `on_hint` if a hint comes."""
+        self._seconds = seconds
+        self.is_waiting = True
+        self._wanted.release()
+
+    def run(self) -> None:
+        """Serve one wait after the other."""
+        while True:
+            self._wanted.acquire()
+            hinted = False
+            try:
+                hinted = self._source.transport.wait_for_hint(self._seconds)
+            except GroupQueueError:
+                # The pump's next turn meets the same error and reports it.
+                time.sleep(min(self._seconds, PAUSE_AFTER_ERROR_SECONDS))
+            self.is_waiting = False
+            if hinted:
+                self._on_hint(self._source)

@@ -1,0 +1,269 @@
+"""How the processes of a worker are started, watched, replaced and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from groupqueue.worker import child
+from groupqueue.worker.child import EXIT_CONFIGURATION, EXIT_OVERDUE
+from groupqueue.worker.options import WorkerOptions
+
+log = logging.getLogger("groupqueue.worker")
+
+# A process that lives this long has started well; its next death begins a new count.
+HEALTHY_SECONDS = 10.0
+DEATHS_TOLERATED = 5
+FIRST_RESTART_SECONDS, LONGEST_RESTART_SECONDS = 0.1, 10.0
+# What a child needs beyond --shutdown-timeout to hand its leases back.
+LEAVING_SECONDS = 10.0
+MOST_REPORT_BYTES = 4096
+
+
+@dataclass(slots=True)
+class Summary:
+    """What the worker did, over all its processes."""
+
+    processed: int = 0
+    failed: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    gave_up: bool = False
+    """Whether a process died for good."""
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One of the worker's process slots."""
+
+    number: int
+    options: WorkerOptions
+    process: subprocess.Popen[bytes] | None = None
+    report: int | None = None
+    """The file descriptor on which the process leaves its closing figures."""
+    started_at: float = 0.0
+    deaths_in_a_row: int = 0
+    restart_at: float | None = None
+    is_done: bool = field(default=False)
+
+
+class Supervisor:
+    """Keeps a worker's processes running until they finish or are told to."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._places = [
+            Place(number, self._share(number)) for number in range(options.processes)
+        ]
+        self._summary = Summary()
+        self._orders_given: list[str] = []
+        self._signals_seen = 0
+        # Signals and dying children write here, so that one wait covers everything.
+        self._bell, self._ring = os.pipe()
+        os.set_blocking(self._ring, False)
+        os.set_blocking(self._bell, False)
+
+    def run(self) -> Summary:
+        """Run the processes; return when the last one has left."""
+        started_at = time.monotonic()
+        restore = self._install_signals()
+        try:
+            for place in self._places:
+                self._start(place)
+            while not all(place.is_done for place in self._places):
+                self._wait()
+                self._heed_signals()
+                for place in self._places:
+                    self._look_after(place)
+        finally:
+            self._end_all()
+            restore()
+        self._summary.seconds = time.monotonic() - started_at
+        return self._summary
+
+    def order(self, order: str) -> None:
+        """Tell all processes to "drain" or to "stop" (hand back and leave at once)."""
+        self._orders_given.append(order)
+        for place in self._places:
+            if place.restart_at is not None:
+                place.restart_at, place.is_done = None, True
+            self._tell(place, order)
+
+    def _heed_signals(self) -> None:
+        """Drain on the first SIGTERM or SIGINT, hand back on the second."""
+        wanted = ("drain", "stop")[: self._signals_seen]
+        for order in wanted:
+            if order not in self._orders_given:
+                self.order(order)
+
+    def _share(self, number: int) -> WorkerOptions:
+        """Return a process's options: --max-messages is shared out among all."""
+        total = self._options.max_messages
+        if total is None:
+            return self._options
+        share, rest = divmod(total, self._options.processes)
+        return replace(self._options, max_messages=share + (number < rest))
+
+    def _start(self, place: Place) -> None:
+        if place.options.max_messages == 0:
+            place.is_done = True
+            return
+        reading, writing = os.pipe()
+        place.process = subprocess.Popen(
+            [sys.executable, *_interpreter_flags(), child.__file__],
+            stdin=subprocess.PIPE,
+            pass_fds=(writing,),
+        )
+        os.close(writing)
+        # Whoever else may have inherited the other end: nobody waits for it.
+        os.set_blocking(reading, False)
+        place.report = reading
+        place.started_at, place.restart_at = time.monotonic(), None
+        start = {"path": sys.path, "options": place.options.to_json(), "report_to": writing}
+        self._tell(place, json.dumps(start))
+        for order in self._orders_given:
+            self._tell(place, order)
+        threading.Thread(target=self._ring_at_end, args=(place.process,), daemon=True).start()
+
+    def _ring_at_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._ring_bell()
+
+    def _ring_bell(self) -> None:
+        # A full pipe rings already.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._ring, b".")
+
+    def _tell(self, place: Place, line: str) -> None:
+        process = place.process
+        if process is None or process.stdin is None or process.poll() is not None:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()
+
+    def _wait(self) -> None:
+        restarts = [place.restart_at for place in self._places if place.restart_at is not None]
+        timeout = max(0.0, min(restarts) - time.monotonic()) if restarts else None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._bell, selectors.EVENT_READ)
+            selector.select(timeout)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 4096)
+
+    def _look_after(self, place: Place) -> None:
+        if place.restart_at is not None and time.monotonic() >= place.restart_at:
+            self._start(place)
+        if place.process is None or place.is_done or place.process.poll() is None:
+            return
+        code = place.process.returncode
+        self._close(place)
+        if code == 0 or self._orders_given:
+            place.is_done = True
+        elif code == EXIT_CONFIGURATION:
+            self._give_up(place, code)
+        else:
+            self._replace(place, code)
+
+    def _replace(self, place: Place, code: int) -> None:
+        lived_seconds = time.monotonic() - place.started_at
+        if lived_seconds >= HEALTHY_SECONDS or code == EXIT_OVERDUE:
+            place.deaths_in_a_row = 0
+        place.deaths_in_a_row += 1
+        if place.deaths_in_a_row > DEATHS_TOLERATED:
+            self._give_up(place, code)
+            return
+        pause = min(FIRST_RESTART_SECONDS * 2**place.deaths_in_a_row, LONGEST_RESTART_SECONDS)
+        place.restart_at = time.monotonic() + pause
+        self._summary.restarts += 1
+        log.error(
+            "a worker process died (%s); it is replaced",
+            _died_how(code),
+            extra={"action": "process_replaced", "exit_code": code, "pause_seconds": pause},
+        )
+
+    def _give_up(self, place: Place, code: int) -> None:
+        log.error(
+            "a worker process died for good (%s); the worker drains and ends",
+            _died_how(code),
+            extra={"action": "process_given_up", "exit_code": code},
+        )
+        place.is_done = True
+        self._summary.gave_up = True
+        if not self._orders_given:
+            self.order("drain")
+
+    def _close(self, place: Place) -> None:
+        """Read the closing figures of a process that has ended."""
+        process, report = place.process, place.report
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        if report is None:
+            return
+        with contextlib.suppress(BlockingIOError), os.fdopen(report, "rb", buffering=0) as pipe:
+            last = pipe.read(MOST_REPORT_BYTES) or b""
+        place.process = place.report = None
+        if last.endswith(b"\n"):
+            figures = json.loads(last)
+            self._summary.processed += figures["processed"]
+            self._summary.failed += figures["failed"]
+
+    def _end_all(self) -> None:
+        """Leave no process behind, whatever ended the supervisor."""
+        deadline = time.monotonic() + self._options.shutdown_timeout + LEAVING_SECONDS
+        for place in self._places:
+            if place.process is None:
+                continue
+            self._tell(place, "drain")
+            try:
+                place.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                place.process.kill()
+                place.process.wait()
+            self._close(place)
+
+    def _install_signals(self) -> Callable[[], None]:
+        """Have signals noted; return what puts the former handlers back."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None  # under --reload, the autoreloader has the main thread
+
+        def on_signal(*_: object) -> None:
+            # Only noted here: a signal may come in the middle of a write to a child.
+            self._signals_seen += 1
+            self._ring_bell()
+
+        previous = {
+            number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+
+        def restore() -> None:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+        return restore
+
+
+def _interpreter_flags() -> list[str]:
+    """Return the options that this interpreter was started with, for its children."""
+    warnings = [f"-W{option}" for option in sys.warnoptions]
+    return warnings + [
+        f"-X{name}" if value is True else f"-X{name}={value}"
+        for name, value in sys._xoptions.items()
+    ]
+
+
+def _died_how(code: int) -> str:
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,1 @@
+"""The proof of the pure code: no server, no clock, no Django."""

@@ -1,0 +1,1 @@
+"""An app whose handlers are there to be discovered."""
