@@ -85,7 +85,12 @@ class Handler(Generic[R_co]):
         return result
 
     def __repr__(self) -> str:
-        return f"<Handler {_where(self.function)} of {self.topic!r}>"
+        return f"<Handler {self.where} of {self.topic!r}>"
+
+    @property
+    def where(self) -> str:
+        """The dotted place of the function."""
+        return _where(self.function)
 
     def policy_for(self, policy: RetryPolicy) -> RetryPolicy:
         """Return a queue's retry policy with what this handler declares differently."""

@@ -65,12 +65,7 @@ def publish(
     sealed = _sealed(
         get_config(queue), topic, payload, group=group, priority=priority, headers=headers
     )
-    transaction = _transaction(using) if on_commit else None
-    if transaction is None:
-        get_transport(queue).publish_envelopes([sealed.envelope])
-        _announce(queue, (sealed,))
-    else:
-        _send_after_commit(transaction, queue, [sealed])
+    _dispatch(queue, [sealed], on_commit=on_commit, using=using)
     return sealed.envelope.id
 
 
@@ -88,11 +83,7 @@ def publish_many(
     first of these that fails.
     """
     sealed = _all_sealed(get_config(queue), messages)
-    transaction = _transaction(using) if on_commit else None
-    if transaction is None:
-        _send(queue, sealed)
-    else:
-        _send_after_commit(transaction, queue, sealed)
+    _dispatch(queue, sealed, on_commit=on_commit, using=using)
     return [message.envelope.id for message in sealed]
 
 
@@ -111,8 +102,7 @@ async def apublish(
     sealed = _sealed(
         get_config(queue), topic, payload, group=group, priority=priority, headers=headers
     )
-    if not (on_commit and await _left_to_commit(using, queue, [sealed])):
-        await _asend(queue, [sealed])
+    await _adispatch(queue, [sealed], on_commit=on_commit, using=using)
     return sealed.envelope.id
 
 
@@ -125,8 +115,7 @@ async def apublish_many(
 ) -> list[str]:
     """Publish messages in order and return their ids; the async twin of `publish_many`."""
     sealed = _all_sealed(get_config(queue), messages)
-    if not (on_commit and await _left_to_commit(using, queue, sealed)):
-        await _asend(queue, sealed)
+    await _adispatch(queue, sealed, on_commit=on_commit, using=using)
     return [message.envelope.id for message in sealed]
 
 
@@ -198,6 +187,29 @@ def _check_headers(topic: str, headers: object) -> None:
 
 
 # Sending -------------------------------------------------------------------------------
+
+
+def _dispatch(queue: str, sealed: Sequence[_Sealed], *, on_commit: bool, using: str | None) -> None:
+    transaction = _transaction(using) if on_commit else None
+    if transaction is None:
+        _send(queue, sealed)
+    else:
+        _send_after_commit(transaction, queue, sealed)
+
+
+async def _adispatch(
+    queue: str, sealed: Sequence[_Sealed], *, on_commit: bool, using: str | None
+) -> None:
+    # Sync code that runs this coroutine by async_to_sync waits in its thread. There is
+    # the transaction, if any, and a connection that outlives this event loop.
+    if getattr(AsyncToSync.executors, "current", None) is not None:
+        await sync_to_async(_dispatch)(queue, sealed, on_commit=on_commit, using=using)
+        return
+    transaction = _transaction(using) if on_commit else None
+    if transaction is None:
+        await _asend(queue, sealed)
+    else:
+        _send_after_commit(transaction, queue, sealed)
 
 
 def _send(queue: str, sealed: Sequence[_Sealed]) -> None:
@@ -340,22 +352,6 @@ def _send_after_commit(
         if set(savepoints) - {None} == set(transaction.savepoint_ids) - {None}:
             behind = owner if isinstance(owner, _Parcel) else None
     transaction.on_commit(_Parcel(queue, sealed, behind).send)
-
-
-async def _left_to_commit(using: str | None, queue: str, sealed: Sequence[_Sealed]) -> bool:
-    """Leave the sending to the commit of the transaction around, if there is one."""
-
-    def leave() -> bool:
-        transaction = _transaction(using)
-        if transaction is not None:
-            _send_after_commit(transaction, queue, sealed)
-        return transaction is not None
-
-    # Connections belong to threads. When sync code runs this coroutine by async_to_sync,
-    # the atomic block, if any, is in that code's thread.
-    if getattr(AsyncToSync.executors, "current", None) is not None:
-        return await sync_to_async(leave)()
-    return leave()
 
 
 class _Publisher:

@@ -17,6 +17,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[Envelope]]] = []
+        self.awaited = 0
+        """How many of the calls were made by an async transport."""
         self.errors: dict[str, Exception] = {}
         """What a queue's transport raises from now on."""
         self.error_at_call: dict[int, Exception] = {}
@@ -57,6 +59,7 @@ class AsyncTransport(Transport):
 
     async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:  # type: ignore[override]
         """Note the call."""
+        self._recorder.awaited += 1
         self._recorder.perform(self._queue, envelopes)
 
 

@@ -218,9 +218,7 @@ def test_an_unknown_key_like_no_other_is_refused_with_all_there_are(
 
 
 def test_a_high_ratio_without_a_threshold_is_refused(settings: Settings) -> None:
-    expected = (
-        "GROUPQUEUE['default'] needs both 'HIGH_RATIO' and 'PRIORITY_THRESHOLD', or neither"
-    )
+    expected = "GROUPQUEUE['default'] needs both 'HIGH_RATIO' and 'PRIORITY_THRESHOLD', or neither"
 
     assert error_of(settings, HIGH_RATIO=0.7) == expected
     assert error_of(settings, PRIORITY_THRESHOLD=2) == expected
@@ -298,9 +296,7 @@ def test_a_codec_may_be_a_class(settings: Settings) -> None:
         (17, "must be a codec with encode and decode, or the dotted path of one, not 17"),
     ],
 )
-def test_what_is_no_codec_is_refused(
-    settings: Settings, codec: object, complaint: str
-) -> None:
+def test_what_is_no_codec_is_refused(settings: Settings, codec: object, complaint: str) -> None:
     assert error_of(settings, CODEC=codec).startswith(f"GROUPQUEUE['default']['CODEC'] {complaint}")
 
 

@@ -255,9 +255,7 @@ def test_an_option_left_out_keeps_the_queues_value() -> None:
 
     policy = declared.policy_for(RetryPolicy(max_attempts=9, backoff_base_seconds=7.0))
 
-    assert policy == RetryPolicy(
-        max_attempts=9, backoff_base_seconds=7.0, backoff_cap_seconds=60.0
-    )
+    assert policy == RetryPolicy(max_attempts=9, backoff_base_seconds=7.0, backoff_cap_seconds=60.0)
 
 
 @pytest.mark.parametrize(

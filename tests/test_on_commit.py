@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 import redis
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
-from django.db import ConnectionHandler, connection, connections, transaction
+from django.db import connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, TestCase
@@ -23,6 +23,7 @@ from groupqueue.core.messages import split_element
 from groupqueue.exceptions import InvalidMessage, ServerUnavailable
 from groupqueue.publishing import PartlyPublished
 from groupqueue.signals import message_published
+from groupqueue.transport.connections import get_async_transport
 from tests.recorder import Recorder, recording
 
 if TYPE_CHECKING:
@@ -47,14 +48,12 @@ def two_queues(settings: Settings) -> None:
 @pytest.fixture
 def other_database(transactional_db: None, tmp_path: Path) -> Iterator[str]:
     """A second database, by its alias."""
-    aliases: ConnectionHandler = connections
-    aliases.settings["other"] = {
-        **aliases.settings["default"],
-        "NAME": tmp_path / "other.sqlite3",
-    }
+    other = connection.copy(alias="other")
+    other.settings_dict["NAME"] = tmp_path / "other.sqlite3"
+    connections["other"] = other
     yield "other"
-    aliases["other"].close()
-    del aliases["other"], aliases.settings["other"]
+    other.close()
+    del connections["other"]
 
 
 def say(number: object, **options: Any) -> str:
@@ -624,12 +623,15 @@ def test_a_coroutine_run_by_sync_code_without_a_transaction_sends_at_once(
     async_to_sync(apublish)("number", 1, group="g")
 
     assert recorder.payloads == [[1]]
+    # An async connection would be of no use after this one call.
+    assert recorder.awaited == 0
 
 
 async def test_a_coroutine_sends_at_once(recorder: Recorder) -> None:
     await apublish("number", 1, group="g")
 
     assert recorder.payloads == [[1]]
+    assert recorder.awaited == 1
 
 
 async def test_a_transaction_in_a_thread_of_a_coroutine_has_its_commit(recorder: Recorder) -> None:
@@ -662,8 +664,6 @@ async def test_a_transaction_that_a_coroutine_sees_is_waited_for(
 
 class CaptureOnCommitTest(TestCase):
     """A user's TestCase: its transaction is never committed."""
-
-    monkeypatch: pytest.MonkeyPatch
 
     def setUp(self) -> None:
         monkeypatch = pytest.MonkeyPatch()
@@ -706,7 +706,7 @@ class CaptureOnCommitTest(TestCase):
             transaction.on_commit(lambda: (say("hook"), None)[1])
             say(1)
 
-        assert self.recorder.payloads == [[1], ["hook"]]
+        assert self.recorder.payloads == [[1, "hook"]]
 
     def test_a_savepoint_rolled_back_in_the_block_is_not_sent(self) -> None:
         with self.captureOnCommitCallbacks(execute=True):
@@ -731,6 +731,13 @@ class CaptureOnCommitTest(TestCase):
 
 
 # On a real server ------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def async_connections() -> AsyncIterator[None]:
+    """Close the connections of the test's event loop before it ends."""
+    yield
+    await get_async_transport().close()
 
 
 def stored(client: redis.Redis) -> list[object]:
@@ -779,6 +786,7 @@ def test_savepoints_and_rows_agree_on_the_server(default_client: redis.Redis) ->
     assert stored(default_client) == [1, 2, 4]
 
 
+@pytest.mark.usefixtures("async_connections")
 async def test_a_coroutines_message_is_on_the_server_when_it_returns(
     default_client: redis.Redis,
 ) -> None:

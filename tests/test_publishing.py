@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -22,6 +22,7 @@ from groupqueue.exceptions import (
 )
 from groupqueue.publishing import PartlyPublished
 from groupqueue.signals import message_published
+from groupqueue.transport.connections import get_async_transport
 from tests.recorder import Recorder, recording
 from tests.servers import free_port
 
@@ -486,6 +487,13 @@ async def test_an_async_receiver_of_a_sync_publish_in_a_coroutine_disturbs_nobod
 # On a real server ------------------------------------------------------------------------
 
 
+@pytest.fixture
+async def async_connections() -> AsyncIterator[None]:
+    """Close the connections of the test's event loop before it ends."""
+    yield
+    await get_async_transport().close()
+
+
 def stored(client: redis.Redis, group: str) -> list[tuple[str, Content]]:
     elements = client.lrange(f"gq:{{default:0}}:q:{group}", 0, -1)
     split = [split_element(element) for element in elements]
@@ -503,6 +511,7 @@ def test_published_messages_wait_in_their_group_in_order(default_client: redis.R
     assert default_client.zrange("gq:{default:0}:ready:3", 0, -1) == [b"order-17"]
 
 
+@pytest.mark.usefixtures("async_connections")
 async def test_a_coroutines_messages_wait_in_their_group_in_order(
     default_client: redis.Redis,
 ) -> None:

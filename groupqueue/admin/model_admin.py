@@ -41,15 +41,23 @@ else:
 class GroupQueueAdmin(_ModelAdmin):
     """The page of all queues. There is nothing in the database to add, change or delete."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
         """Queues come from the settings."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: GroupQueue | None = None) -> bool:
+    def has_change_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        obj: GroupQueue | None = None,  # noqa: ARG002
+    ) -> bool:
         """There is no form; what may be done with groups has a permission of its own."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: GroupQueue | None = None) -> bool:
+    def has_delete_permission(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        obj: GroupQueue | None = None,  # noqa: ARG002
+    ) -> bool:
         """Queues come from the settings."""
         return False
 
@@ -96,7 +104,7 @@ class GroupQueueAdmin(_ModelAdmin):
         status = HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK
         return TemplateResponse(request, "groupqueue/admin/live.html", context, status=status)
 
-    def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+    def entry_view(self, _request: HttpRequest, object_id: str) -> HttpResponse:
         """Lead from a log entry, "queue/group", to the page of its queue."""
         queue = unquote_object_id(object_id).partition("/")[0]
         return HttpResponseRedirect(self._page_url(queue))
@@ -136,9 +144,7 @@ class GroupQueueAdmin(_ModelAdmin):
                 self.log_change(request, GroupQueue(name=str(target)), outcome.text)
             self.message_user(request, outcome.text, level)
 
-    def _context(
-        self, request: HttpRequest, queues: Sequence[str], queue: str
-    ) -> dict[str, Any]:
+    def _context(self, request: HttpRequest, queues: Sequence[str], queue: str) -> dict[str, Any]:
         return {
             "queue": queue,
             "subtitle": queue,

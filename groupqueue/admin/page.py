@@ -11,14 +11,14 @@ from groupqueue.exceptions import GroupQueueError
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
 
-ROWS_PER_LIST = 25
+ROWS_PER_LIST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """One look at a queue. Either there is trouble, or there are tables."""
 
-    taken_at: str = ""
+    taken: wording.Cell | None = None
     tables: list[Table] = field(default_factory=list)
     counters: list[tuple[str, wording.Cell]] = field(default_factory=list)
     trouble: str = ""
@@ -33,7 +33,7 @@ def look_at(queue: str, *, may_manage: bool) -> QueueState:
     except GroupQueueError as error:
         return QueueState(trouble=wording.printable(str(error)), location=_location(queue))
     return QueueState(
-        taken_at=wording.exact_time(snapshot.taken_at),
+        taken=wording.clock_time(snapshot.taken_at),
         tables=tables_of(snapshot, may_manage=may_manage),
         counters=counters_of(snapshot),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 from django.utils.translation import gettext as _
@@ -33,6 +34,13 @@ class Button:
     """What to ask before it is done; empty to do it at once."""
 
 
+class Column(NamedTuple):
+    """One column's heading."""
+
+    text: str
+    style: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row: its header, and a cell for every other column."""
@@ -48,7 +56,7 @@ class Table:
 
     id: str
     caption: str
-    columns: Sequence[str]
+    columns: Sequence[Column]
     rows: Sequence[Row]
     total: Row | None = None
     note: str = ""
@@ -121,14 +129,14 @@ def _tiers(snapshot: Snapshot) -> Table:
         id="tiers",
         caption=_("Groups by tier, most urgent first"),
         columns=(
-            _("Tier"),
-            _("Groups"),
-            _("Due"),
-            _("Leased"),
-            _("Parked"),
-            _("Paused or halted"),
-            _("Messages"),
-            _("Longest wait"),
+            Column(_("Tier")),
+            _numeric(_("Groups")),
+            _numeric(_("Due")),
+            _numeric(_("Leased")),
+            _numeric(_("Parked")),
+            _numeric(_("Paused or halted")),
+            _numeric(_("Messages")),
+            _numeric(_("Longest wait")),
         ),
         rows=[_tier(tier) for tier in tiers],
         total=Row(Cell(_("All")), total),
@@ -149,8 +157,12 @@ def _tier(tier: TierView) -> Row:
     return Row(Cell(str(tier.tier)), cells)
 
 
+def _numeric(text: str) -> Column:
+    return Column(text, "number")
+
+
 def _wait(seconds: float) -> Cell:
-    return wording.length(seconds) if seconds else Cell("–", style="number quiet")
+    return wording.length(seconds) if seconds else Cell(wording.NOTHING, style="number quiet")
 
 
 def _sum(tiers: Iterable[TierView], name: str) -> int:
@@ -167,7 +179,7 @@ class _Listing:
     id: str
     caption: Callable[[], str]
     empty: Callable[[], str]
-    columns: Callable[[], Sequence[str]]
+    columns: Callable[[], Sequence[Column]]
     cells: Callable[[GroupView, datetime.datetime], Sequence[Cell]]
 
 
@@ -200,15 +212,15 @@ def _groups(
         id=listing.id,
         caption=listing.caption(),
         columns=(
-            _("Group"),
-            _("Tier"),
-            _("State"),
-            _("Messages"),
-            _("Age of head"),
+            Column(_("Group")),
+            _numeric(_("Tier")),
+            Column(_("State")),
+            _numeric(_("Messages")),
+            _numeric(_("Age of head")),
             *listing.columns(),
-            _("Deliveries"),
-            _("Failures"),
-            _("Last error"),
+            _numeric(_("Deliveries")),
+            _numeric(_("Failures")),
+            Column(_("Last error")),
         ),
         rows=rows,
         note=note,
@@ -264,7 +276,7 @@ def _hold(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
 
 def _due_in(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
     if group.due_at is None:
-        return (Cell("–", style="number quiet"),)
+        return (Cell(wording.NOTHING, style="number quiet"),)
     left = (group.due_at - now).total_seconds()
     return (Cell(wording.humanised(left), wording.exact_time(group.due_at), "number"),)
 
@@ -273,28 +285,32 @@ _WAITING = _Listing(
     id="waiting",
     caption=lambda: _("Longest waiting"),
     empty=lambda: _("No group is waiting."),
-    columns=lambda: (_("Waiting for"),),
+    columns=lambda: (_numeric(_("Waiting for")),),
     cells=lambda group, _now: (wording.length(group.wait_seconds),),
 )
 _LEASED = _Listing(
     id="leased",
     caption=lambda: _("Leased, oldest lease first"),
     empty=lambda: _("No group is leased: nothing is being handled."),
-    columns=lambda: (_("Holder"), _("Token"), _("Lease left")),
+    columns=lambda: (
+        Column(_("Holder")),
+        _numeric(_("Token")),
+        _numeric(_("Lease left")),
+    ),
     cells=_lease,
 )
 _HELD = _Listing(
     id="held",
     caption=lambda: _("Halted and paused"),
     empty=lambda: _("No group is halted or paused."),
-    columns=lambda: (_("Held for"), _("Reason")),
+    columns=lambda: (_numeric(_("Held for")), Column(_("Reason"))),
     cells=_hold,
 )
 _PARKED = _Listing(
     id="parked",
     caption=lambda: _("Parked until their next attempt, soonest first"),
     empty=lambda: _("No group is parked."),
-    columns=lambda: (_("Due in"),),
+    columns=lambda: (_numeric(_("Due in")),),
     cells=_due_in,
 )
 
@@ -344,16 +360,16 @@ def _workers(snapshot: Snapshot) -> Table:
         id="workers",
         caption=_("Workers"),
         columns=(
-            _("Worker"),
-            _("Name"),
-            _("Host"),
-            _("Process"),
-            _("Queues"),
-            _("Concurrency"),
-            _("State"),
-            _("Processed"),
-            _("Failed"),
-            _("Last heartbeat"),
+            Column(_("Worker")),
+            Column(_("Name")),
+            Column(_("Host")),
+            Column(_("Process")),
+            Column(_("Queues")),
+            _numeric(_("Concurrency")),
+            Column(_("State")),
+            _numeric(_("Processed")),
+            _numeric(_("Failed")),
+            Column(_("Last heartbeat")),
         ),
         rows=[_worker(worker) for worker in snapshot.workers],
         empty=_("No worker serves this queue. Start one with: manage.py run_group_workers"),

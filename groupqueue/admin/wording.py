@@ -16,6 +16,8 @@ from django.utils.translation import gettext as _
 MOST_ID_CHARACTERS = 48
 MOST_ERROR_CHARACTERS = 120
 
+NOTHING = "—"
+
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
@@ -50,9 +52,14 @@ def length(seconds: float, *, alarming: bool = False) -> Cell:
 def since(then: datetime.datetime | None, now: datetime.datetime, *, more: str = "") -> Cell:
     """Return how long ago a moment was, the moment itself as its title."""
     if then is None:
-        return Cell("–", more, "number quiet")
+        return Cell(NOTHING, more, "number quiet")
     title = f"{exact_time(then)} {more}".rstrip()
     return Cell(humanised((now - then).total_seconds()), title, "number")
+
+
+def clock_time(moment: datetime.datetime) -> Cell:
+    """Return a moment to the second, to the millisecond as its title."""
+    return Cell(timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S"), exact_time(moment))
 
 
 def identifier(text: str) -> Cell:
@@ -71,7 +78,9 @@ def plain(text: str) -> Cell:
     """Return a short text, made printable; a dash when there is none."""
     visible = printable(text)
     short = shortened(visible, MOST_ID_CHARACTERS)
-    return Cell(short, "" if short == visible else visible) if text else Cell("–", style="quiet")
+    return (
+        Cell(short, "" if short == visible else visible) if text else Cell(NOTHING, style="quiet")
+    )
 
 
 def grouped(number: int) -> str:

@@ -203,9 +203,7 @@ class Recovered(NamedTuple):
     released: int
 
 
-def recover(
-    prefix: str, worker_id: str, *, after_token: int, cursor: str = "0"
-) -> Call[Recovered]:
+def recover(prefix: str, worker_id: str, *, after_token: int, cursor: str = "0") -> Call[Recovered]:
     """Hand back leases that a lost reply told nobody about."""
     return Call(
         "recover",

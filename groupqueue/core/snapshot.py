@@ -179,8 +179,7 @@ def _worker(row: list[Any], now_ms: int) -> WorkerView:
         seen_at=moment(seen_ms),
         silent_seconds=max(0, now_ms - seen_ms) / 1000,
         fields={
-            _text(name): _text(value)
-            for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+            _text(name): _text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         },
     )
 

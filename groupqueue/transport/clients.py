@@ -58,9 +58,7 @@ def async_twin(client: redis.Redis) -> redis.asyncio.Redis:
             "make an AsyncRedisTransport from a redis.asyncio.Redis client"
         )
     kwargs = {
-        name: value
-        for name, value in pool.connection_kwargs.items()
-        if name not in _SYNC_ONLY
+        name: value for name, value in pool.connection_kwargs.items() if name not in _SYNC_ONLY
     }
     return redis.asyncio.Redis(
         connection_pool=redis.asyncio.ConnectionPool(connection_class=twin, **kwargs)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
+from django.core.cache import InvalidCacheBackendError
 from django.utils.module_loading import import_string
 
 from groupqueue import conf
@@ -24,9 +25,9 @@ _EMBEDDED_SCHEME = "embedded://"
 _lock = threading.Lock()
 _transports: dict[str, RedisTransport] = {}
 # One per event loop: a connection belongs to the loop it was opened in.
-_async_transports: WeakKeyDictionary[
-    asyncio.AbstractEventLoop, dict[str, AsyncRedisTransport]
-] = WeakKeyDictionary()
+_async_transports: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncRedisTransport]] = (
+    WeakKeyDictionary()
+)
 
 
 def get_transport(queue: str = "default") -> RedisTransport:
@@ -110,17 +111,16 @@ def _from_url(url: str, path: str) -> redis.Redis:
 
 def _from_django_redis(alias: str, path: str) -> redis.Redis:
     try:
-        from django_redis import get_redis_connection
+        from django_redis import get_redis_connection  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
             f"{path} names the cache {alias!r}, which takes django-redis: "
             "pip install groupqueue[django-redis], or give a redis:// URL"
         ) from error
-    from django.core.cache import InvalidCacheBackendError
-
     try:
-        return get_redis_connection(alias)
+        client: redis.Redis = get_redis_connection(alias)
     except (InvalidCacheBackendError, NotImplementedError) as error:
         raise ConfigurationError(
             f"{path} names the cache {alias!r}, which is not a django-redis cache in CACHES"
         ) from error
+    return client

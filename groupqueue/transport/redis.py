@@ -76,9 +76,7 @@ class _Transport:
     def _repeats(self, call: Call[Any]) -> tuple[float, ...]:
         return REPEAT_PAUSES_SECONDS if call.repeatable and self._patient else ()
 
-    def _renew_calls(
-        self, leases: Sequence[Lease], visibility: float
-    ) -> list[Call[list[Lease]]]:
+    def _renew_calls(self, leases: Sequence[Lease], visibility: float) -> list[Call[list[Lease]]]:
         visibility_ms = calls.milliseconds(visibility, "visibility", positive=True)
         return [
             calls.renew(self.prefix, chunk, visibility_ms=visibility_ms)
@@ -90,9 +88,7 @@ class _Transport:
         bounded = min(max(timeout_seconds, 0.001), LONGEST_WAIT_SECONDS)
         return "BLPOP", f"{self.prefix}:wake", f"{bounded:.3f}"
 
-    def _publish_call(
-        self, envelopes: Sequence[Envelope], name: str, sequence: int
-    ) -> Call[int]:
+    def _publish_call(self, envelopes: Sequence[Envelope], name: str, sequence: int) -> Call[int]:
         return calls.publish(
             self.prefix, envelopes, publisher=name, sequence=sequence, arrival=self._arrival
         )
@@ -200,9 +196,7 @@ class RedisTransport(_Transport):
         After ServerUnavailable the turn may have happened: `recover` hands back what
         it claimed.
         """
-        return self.perform(
-            self._turn_call(worker_id, settlements, want, visibility, preference)
-        )
+        return self.perform(self._turn_call(worker_id, settlements, want, visibility, preference))
 
     def renew(self, leases: Sequence[Lease], visibility: float) -> list[Lease]:
         """Let leases last `visibility` seconds from now; return those that are lost."""
@@ -215,8 +209,9 @@ class RedisTransport(_Transport):
         released, cursor = 0, "0"
         while True:
             call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
-            cursor, step = self.perform(call)
-            released += step
+            step = self.perform(call)
+            released += step.released
+            cursor = step.cursor
             if cursor == "0":
                 return released
 
@@ -282,9 +277,7 @@ class AsyncRedisTransport(_Transport):
         await self.perform(self._publish_call(envelopes, name, sequence))
         self._publishers.answered(name, sequence)
 
-    async def claim(
-        self, worker_id: str, visibility: float, min_priority: int = 0
-    ) -> Lease | None:
+    async def claim(self, worker_id: str, visibility: float, min_priority: int = 0) -> Lease | None:
         """See RedisTransport.claim."""
         return await self.perform(self._claim_call(worker_id, visibility, min_priority))
 
@@ -328,15 +321,18 @@ class AsyncRedisTransport(_Transport):
         released, cursor = 0, "0"
         while True:
             call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
-            cursor, step = await self.perform(call)
-            released += step
+            step = await self.perform(call)
+            released += step.released
+            cursor = step.cursor
             if cursor == "0":
                 return released
 
     async def wait_for_hint(self, timeout_seconds: float) -> bool:
         """See RedisTransport.wait_for_hint."""
         try:
-            return await self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
+            return (
+                await self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
+            )
         except ANY as error:
             raise translated(error) from error
 

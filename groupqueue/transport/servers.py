@@ -92,5 +92,3 @@ def _role(info: dict[str, object]) -> Finding | None:
         f"the server is a {info.get('role')}; scripts need the primary",
         "Point CONNECTION at the primary, or use a Sentinel connection.",
     )
-
-

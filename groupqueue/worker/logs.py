@@ -101,9 +101,7 @@ def _lost(delivery: Delivery, **_: Any) -> None:
 
 
 def _worker_started(worker_id: str, queues: tuple[str, ...], **_: Any) -> None:
-    log.info(
-        "worker %s started", worker_id, extra=_fields("worker_started", None, queues=queues)
-    )
+    log.info("worker %s started", worker_id, extra=_fields("worker_started", None, queues=queues))
 
 
 def _worker_stopping(worker_id: str, reason: str, **_: Any) -> None:

@@ -49,9 +49,7 @@ class Pump:
             if self._concurrency == 1
             else ThreadPool(self._concurrency, self._inbox.put)
         )
-        self._listeners = {
-            id(source): HintListener(source, self._inbox.put) for source in sources
-        }
+        self._listeners = {id(source): HintListener(source, self._inbox.put) for source in sources}
         self._on_stopping = on_stopping
         self._has_told = False
         self._running = 0

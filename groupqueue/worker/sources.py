@@ -33,8 +33,9 @@ class Source:
         self,
         config: QueueConfig,
         transport: RedisTransport,
-        worker_id: str,
         keeper: LeaseKeeper,
+        *,
+        worker_id: str,
         shares: ClaimShares,
         visibility_seconds: float,
     ) -> None:

@@ -62,9 +62,7 @@ class Supervisor:
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
-        self._places = [
-            Place(number, self._share(number)) for number in range(options.processes)
-        ]
+        self._places = [Place(number, self._share(number)) for number in range(options.processes)]
         self._summary = Summary()
         self._orders_given: list[str] = []
         self._signals_seen = 0

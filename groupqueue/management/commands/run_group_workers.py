@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
-import groupqueue
 from groupqueue import conf
-from groupqueue.exceptions import GroupQueueError, ServerRefused, ServerUnavailable
-from groupqueue.handlers import registered
-from groupqueue.transport.connections import location
-from groupqueue.transport.servers import findings
-from groupqueue.worker import arguments
+from groupqueue.exceptions import GroupQueueError
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import WorkerOptions
+from groupqueue.worker.startup import UnsafeServer, banner, closing_line, server_warnings
 from groupqueue.worker.supervisor import Supervisor
 
 
@@ -25,13 +22,64 @@ class Command(BaseCommand):
     help = "Handle the messages of one or more queues, each group strictly in order."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the options."""
-        arguments.add_to(parser)
+        """Declare the options; they win over the settings."""
+        parser.add_argument("queues", nargs="*", help="queues to work on; default all")
+        parser.add_argument("--processes", type=_count, default=1, help="worker processes (1)")
+        parser.add_argument(
+            "--concurrency", type=_count, default=1, help="messages at once per process (1)"
+        )
+        parser.add_argument(
+            "--visibility", type=_seconds, help="seconds a lease lasts; else VISIBILITY_TIMEOUT"
+        )
+        parser.add_argument(
+            "--min-priority",
+            type=_tier,
+            default=0,
+            help="leave tiers below this one alone (0-4)",
+        )
+        parser.add_argument(
+            "--priority-share",
+            type=_share,
+            help="share of claims that go to the most urgent tier; else PRIORITY_SHARE",
+        )
+        parser.add_argument(
+            "--high-ratio",
+            type=_share,
+            help="instead: share of claims for the tiers from --priority-threshold up",
+        )
+        parser.add_argument(
+            "--priority-threshold",
+            type=_tier,
+            help="the lowest tier that --high-ratio favours",
+        )
+        parser.add_argument(
+            "--burst", action="store_true", help="end when no group is due, instead of waiting"
+        )
+        parser.add_argument(
+            "--max-messages", type=_count, help="end after claiming this many, over all processes"
+        )
+        parser.add_argument("--max-seconds", type=_seconds, help="end after this time")
+        parser.add_argument(
+            "--shutdown-timeout",
+            type=_seconds,
+            default=30.0,
+            help="seconds for running handlers to finish when stopping; then their messages are "
+            "handed back (default 30)",
+        )
+        parser.add_argument(
+            "--reload", action="store_true", help="restart when code changes; for development"
+        )
+        parser.add_argument("--name", default="", help="the worker's name in the registry")
+        parser.add_argument(
+            "--unsafe-server",
+            action="store_true",
+            help="run although the server could lose messages or is too old",
+        )
 
     def handle(self, **values: Any) -> None:
-        """Check, then run the supervisor, under the autoreloader if asked."""
+        """Run the supervisor, under the autoreloader if asked."""
         try:
-            options = arguments.options_from(values)
+            options = _options(values)
         except GroupQueueError as error:
             raise CommandError(str(error)) from error
         if values["reload"]:
@@ -41,48 +89,53 @@ class Command(BaseCommand):
 
     def _run(self, options: WorkerOptions) -> None:
         configure_logging(options.verbosity)
-        self._check_servers(options)
+        try:
+            for warning in server_warnings(options):
+                self.stderr.write(self.style.WARNING(warning))
+        except UnsafeServer as error:
+            raise CommandError(f"{error} (--unsafe-server runs all the same.)") from error
         if options.verbosity:
-            self._write_banner(options)
+            self.stdout.write(banner(options))
+            self.stdout.flush()
         summary = Supervisor(options).run()
         if options.verbosity:
-            rate = summary.processed / summary.seconds if summary.seconds else 0.0
-            self.stdout.write(
-                f"groupqueue: {summary.processed} processed, {summary.failed} failed, "
-                f"{summary.restarts} restarts in {summary.seconds:.1f} s ({rate:.0f}/s)"
-            )
+            self.stdout.write(closing_line(summary))
         if summary.gave_up:
-            raise CommandError("a worker process died for good; see the log", returncode=1)
+            raise CommandError("a worker process died for good; see the log")
 
-    def _check_servers(self, options: WorkerOptions) -> None:
-        for queue in options.queues:
-            try:
-                found = findings(queue)
-            except (ServerUnavailable, ServerRefused) as error:
-                # The processes wait for it and come back by themselves.
-                self.stderr.write(self.style.WARNING(f"queue {queue!r}: {error}"))
-                continue
-            except GroupQueueError as error:
-                raise CommandError(str(error)) from error
-            for finding in found:
-                text = f"queue {queue!r}: {finding.text}. {finding.hint}"
-                if finding.level == "error" and not options.unsafe_server:
-                    raise CommandError(f"{text} (--unsafe-server runs all the same.)")
-                if options.verbosity:
-                    self.stderr.write(self.style.WARNING(text))
 
-    def _write_banner(self, options: WorkerOptions) -> None:
-        topics = sorted(registered())
-        self.stdout.write(
-            f"groupqueue {groupqueue.__version__}: {options.processes} processes × "
-            f"concurrency {options.concurrency}"
-        )
-        for queue in options.queues:
-            seconds = options.visibility_for(conf.get_config(queue))
-            self.stdout.write(f"  queue    {queue} at {location(queue)}, visibility {seconds:g} s")
-        for topic in topics:
-            self.stdout.write(f"  handler  {topic} → {registered()[topic]}")
-        if not topics:
-            self.stdout.write(self.style.WARNING("  no handlers found in any app's handlers.py"))
-        self.stdout.write("  stop with Ctrl-C or SIGTERM; a second one leaves at once")
-        self.stdout.flush()
+def _options(values: dict[str, Any]) -> WorkerOptions:
+    queues = tuple(dict.fromkeys(values["queues"])) or conf.configured_queues()
+    for queue in queues:
+        conf.get_config(queue)
+    known = WorkerOptions.__dataclass_fields__
+    given = {name: value for name, value in values.items() if name in known}
+    return WorkerOptions(**given | {"queues": queues})
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 10**9:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
+    return number
+
+
+def _tier(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 4:
+        raise argparse.ArgumentTypeError(f"{text} is not a tier from 0 to 4")
+    return number
