@@ -30,6 +30,11 @@ class Recorder:
         return [payloads_of(envelopes) for _, envelopes in self.calls]
 
     @property
+    def all_payloads(self) -> list[Any]:
+        """The payloads of all calls in a row."""
+        return [payload for payloads in self.payloads for payload in payloads]
+
+    @property
     def payloads_by_queue(self) -> list[tuple[str, list[Any]]]:
         """The queue and payloads of each call."""
         return [(queue, payloads_of(envelopes)) for queue, envelopes in self.calls]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.core.checks import CheckMessage, Error, Warning, run_checks  # noqa: A004
+from django.core.checks import CheckMessage, Error, Warning, run_checks
 from django_redis.cache import RedisCache
 
 from groupqueue import handler, handlers
@@ -179,7 +179,7 @@ def a_client() -> object:
     raise ConnectionError("a check is not to connect")
 
 
-class OwnCache(RedisCache):
+class OwnCache(RedisCache):  # type: ignore[misc]
     """A project's own cache, built on django-redis's."""
 
 

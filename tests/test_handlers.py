@@ -201,7 +201,10 @@ def test_a_decorator_may_hand_in_further_arguments() -> None:
 
 def test_a_coroutine_that_a_decorator_hid_does_not_pass_for_success() -> None:
     def hiding(function: Callable[[Delivery], Any]) -> Callable[[Delivery], Any]:
-        return lambda delivery: function(delivery)
+        def wrapper(delivery: Delivery) -> Any:
+            return function(delivery)
+
+        return wrapper
 
     @handler("orders.paid")
     @hiding

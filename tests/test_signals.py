@@ -22,7 +22,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> Iterator[list[logging.LogRecord]
     """What is logged under "groupqueue"."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append  # type: ignore[assignment]
     signals.log.addHandler(handler)
     yield records
     signals.log.removeHandler(handler)

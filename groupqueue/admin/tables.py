@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -219,7 +219,6 @@ def _groups(
             _numeric(_("Age of head")),
             *listing.columns(),
             _numeric(_("Deliveries")),
-            _numeric(_("Failures")),
             Column(_("Last error")),
         ),
         rows=rows,
@@ -238,11 +237,15 @@ def _common(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
 
 
 def _attempts(group: GroupView) -> Sequence[Cell]:
-    return (
-        wording.count(group.deliveries),
-        wording.count(group.failures),
-        wording.prose(group.last_error),
-    )
+    deliveries = wording.count(group.deliveries)
+    if group.failures:
+        text = _("%(deliveries)s, %(failures)s failed") % {
+            "deliveries": deliveries.text,
+            "failures": wording.grouped(group.failures),
+        }
+        deliveries = Cell(text, style="number")
+    error = wording.prose(group.last_error)
+    return (deliveries, replace(error, style="prose error") if error.text else error)
 
 
 def _state(group: GroupView) -> Cell:

@@ -51,7 +51,7 @@ local tiers = redis.call("HMGET", prefix .. ":prio", unpack(groups))
 for _, group in ipairs(groups) do
   redis.call("LLEN", prefix .. ":q:" .. group) -- an error here still leaves nothing written
 end
-local paused = shard.present.paused and redis.call("HMGET", prefix .. ":paused", unpack(groups))
+local paused = shard.size.paused > 0 and redis.call("HMGET", prefix .. ":paused", unpack(groups))
 
 local new, ready, backlog = {}, {}, {}
 for index, group in ipairs(groups) do

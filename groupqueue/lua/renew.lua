@@ -19,7 +19,7 @@ for number = 1, tonumber(ARGV[2]) do
   if redis.call("GET", prefix .. ":lock:" .. group) == token then
     words[number] = "ok"
     redis.call("PEXPIRE", prefix .. ":lock:" .. group, ARGV[1])
-    if not shard.present.paused or redis.call("HEXISTS", prefix .. ":paused", group) == 0 then
+    if shard.size.paused == 0 or redis.call("HEXISTS", prefix .. ":paused", group) == 0 then
       redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), deadline, group)
     end
   end

@@ -24,8 +24,8 @@ local head = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
 
 local tier = tier_of(shard, group)
-local why = shard.present.paused and redis.call("HGET", prefix .. ":paused", group)
-local last_error = shard.present.errors and redis.call("HGET", prefix .. ":errors", group)
+local why = shard.size.paused > 0 and redis.call("HGET", prefix .. ":paused", group)
+local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":errors", group)
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
 -- A halt is about the head that is gone; an operator's pause stays.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -52,7 +53,16 @@ def prepare(held: Held) -> bool:
     try:
         content = config.codec.decode(lease.payload)
     except CorruptMessage as error:
+        log.error(
+            "the stored bytes are not a message; they are set aside as a dead letter",
+            extra={"action": "corrupt_message", "group": lease.group, "message_id": lease.id},
+        )
         held.settlement = Settlement.dead(lease, "corrupt", str(error))
+        return False
+    except Exception as error:  # a codec of the project's own may raise anything
+        log.exception("the codec broke", extra={"action": "codec_failed", "group": lease.group})
+        text = f"{type(error).__name__}: {error}"
+        held.settlement = exhausted(lease, config.policy, "codec", text)
         return False
     held.delivery = Delivery(lease, message_from(lease, content), config.name)
     held.handler = get_handler(content.topic)
@@ -101,7 +111,7 @@ async def handle_async(held: Held) -> None:
     try:
         await signals.asend(signals.message_started, handler, delivery=delivery)
         await handler.function(delivery)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         await signals.asend(signals.message_failed, handler, **_failed(held, error, started))
     else:
         held.settlement = Settlement.ack(held.lease)

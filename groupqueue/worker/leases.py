@@ -37,6 +37,7 @@ class LeaseKeeper(threading.Thread):
         *,
         describe: Callable[[], dict[str, str | int]],
         on_overdue: Callable[[Held], None],
+        on_newer_schema: Callable[[int], None],
     ) -> None:
         super().__init__(name="groupqueue-lease-keeper", daemon=True)
         self._worker_id = worker_id
@@ -44,6 +45,7 @@ class LeaseKeeper(threading.Thread):
         self._visibility_seconds = visibility_seconds
         self._describe = describe
         self._on_overdue = on_overdue
+        self._on_newer_schema = on_newer_schema
         self._held: dict[int, Held] = {}
         self._stopped = threading.Event()
         self._heartbeat_due = 0.0
@@ -83,9 +85,12 @@ class LeaseKeeper(threading.Thread):
                 transport.prefix, self._worker_id, fields, kept_ms=REGISTRY_KEPT_MS
             )
             try:
-                transport.perform(heartbeat)
+                schema = transport.perform(heartbeat).schema
             except GroupQueueError as error:
                 _log_lapse("heartbeat_failed", error)
+            else:
+                if schema > calls.SCHEMA_VERSION:
+                    self._on_newer_schema(schema)
 
     def depart(self) -> None:
         """Take this worker out of the registries."""

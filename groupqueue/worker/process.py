@@ -15,6 +15,7 @@ from io import FileIO
 from typing import NoReturn
 
 from groupqueue import conf, signals
+from groupqueue.core import calls
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.transport.connections import new_transport
 from groupqueue.worker.child import EXIT_CONFIGURATION, EXIT_OVERDUE
@@ -61,6 +62,7 @@ class WorkerProcess:
             visibility,
             describe=self._describe,
             on_overdue=self._overdue,
+            on_newer_schema=self._newer_schema,
         )
         sources = [
             Source(
@@ -88,7 +90,13 @@ class WorkerProcess:
         self._keeper.start()
         queues = self._options.queues
         signals.send(signals.worker_started, type(self), worker_id=self.worker_id, queues=queues)
-        self._pump.run()
+        try:
+            self._pump.run()
+        except Exception:
+            # A fault of ours: others take over at once what this process holds.
+            log.exception("the pump broke", extra={"action": "pump_failed"})
+            self._exit_code = 1
+            self.hand_back()
         self._keeper.stop()
         self._keeper.depart()
         signals.send(signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues)
@@ -172,6 +180,17 @@ class WorkerProcess:
         )
         self._pump.stop("handler overdue")
         self._leave_after(OVERDUE_GRACE_SECONDS)
+
+    def _newer_schema(self, schema: int) -> None:
+        """Newer workers have changed the layout of the keys: this one must not touch them."""
+        log.error(
+            "the queue's keys have schema %s, this version knows %s; upgrade groupqueue",
+            schema,
+            calls.SCHEMA_VERSION,
+            extra={"action": "newer_schema"},
+        )
+        self._exit_code = EXIT_CONFIGURATION
+        self._pump.stop("newer schema")
 
     def _describe(self) -> dict[str, str | int]:
         return {

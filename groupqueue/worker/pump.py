@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
+from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.worker.executor import Held, prepare
 from groupqueue.worker.leases import LeaseKeeper
@@ -101,7 +102,7 @@ class Pump:
     def _want(self) -> int:
         if self.stop_reason:
             return 0
-        free = self._concurrency - self._running
+        free = min(self._concurrency - self._running, calls.MAX_LEASES_PER_CALL)
         return free if self._claims_left is None else min(free, self._claims_left)
 
     def _begin(self, held: Held) -> None:

@@ -110,10 +110,11 @@ class Shard:
         found = self.redis.keys("*")
         return {key.decode().removeprefix(self.prefix + ":") for key in found}
 
-    def dump(self) -> dict[str, tuple[str, Any, int]]:
+    def dump(self, *, without: str = "") -> dict[str, tuple[str, Any, int]]:
         """Return everything that the server holds: type, content and expiry of each key."""
         content: dict[str, tuple[str, Any, int]] = {}
-        for key in sorted(self.redis.keys("*")):
+        left_out = self.named(without).encode()
+        for key in sorted(set(self.redis.keys("*")) - {left_out}):
             kind = self.redis.type(key).decode()
             content[key.decode()] = (kind, _READERS[kind](self.redis, key), self.expiry(key))
         return content

@@ -238,11 +238,3 @@ async def test_twenty_publishers_at_once_lose_nothing_and_keep_each_ones_order(s
     for number in range(20):
         steps = [int(step) for sender, step in bodies if sender == str(number)]
         assert steps == list(range(20))
-
-
-async def test_three_hundred_calls_at_once_find_a_connection_each(real_shard: Shard):
-    if hasattr(real_shard.transport, "bare"):
-        return  # threads are as many as the pool of the adapter has
-    await asyncio.gather(*(real_shard.publish(f"group-{number}") for number in range(300)))
-
-    assert real_shard.redis.zcard(real_shard.keys.ready(0)) == 300

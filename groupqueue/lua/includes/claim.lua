@@ -14,9 +14,11 @@ local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
 local function picker(shard, request)
   local queues, first = {}, {}
   for tier = request.min_tier, 4 do
-    queues[tier] = redis.call("ZRANGE", shard.prefix .. ":ready:" .. TIER_NAMES[tier],
-      0, digits(request.want), "WITHSCORES")
-    first[tier] = 1
+    local ready = "ready:" .. TIER_NAMES[tier]
+    queues[tier], first[tier] = {}, 1
+    if shard.size[ready] > 0 then
+      queues[tier] = redis.call("ZRANGE", shard.prefix .. ":" .. ready, 0, digits(request.want), "WITHSCORES")
+    end
   end
   local function due(tier)
     local moment = tonumber(queues[tier][first[tier] + 1] or "")

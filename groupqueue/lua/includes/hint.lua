@@ -3,6 +3,5 @@
 local HINTS_KEPT = 16
 
 local function hint(shard)
-  local wake = shard.prefix .. ":wake"
-  if redis.call("LLEN", wake) < HINTS_KEPT then redis.call("LPUSH", wake, "1") end
+  if shard.size.wake < HINTS_KEPT then redis.call("LPUSH", shard.prefix .. ":wake", "1") end
 end

@@ -11,7 +11,7 @@ local function place_groups(shard, places)
       table.insert(drained[tier], group)
       table.insert(forgotten, group)
     else
-      if shard.present.paused and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
+      if shard.size.paused > 0 and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
         due = "+inf"
       end
       ready[tier] = ready[tier] or {}

@@ -44,7 +44,7 @@ function outcomes.halt(shard, s)
   redis.call("HSET", shard.prefix .. ":paused", s.group,
     "halted " .. digits(shard.now_ms) .. " " .. s.value)
   redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
-  shard.present.paused = true
+  shard.size.paused = 1
   return 0, s.now
 end
 

@@ -1,0 +1,1 @@
+"""How fast is groupqueue on this machine? `python -m benchmarks.run` measures it."""

@@ -1,0 +1,115 @@
+"""What is a figure, and what does it need to be measured?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import redis
+
+from benchmarks.server import Meter, Server, ServerCost
+from groupqueue.core.calls import Call
+from groupqueue.core.messages import Envelope, Lease
+from groupqueue.transport.connections import new_transport
+from groupqueue.transport.redis import RedisTransport
+
+GROUPS = 1000
+PAYLOAD = {"flight": 1545, "delay_minutes": 11}
+BODY = b'["benchmark.nothing",{"flight":1545,"delay_minutes":11}]'
+VISIBILITY_SECONDS = 60.0
+# How long one look at the bare round trip takes; two of them stand beside each figure.
+BARE_SECONDS = 0.15
+
+MESSAGES_PER_SECOND = "messages/s"
+MILLISECONDS = "ms"
+
+
+class Reading(NamedTuple):
+    """One number that came out of one round."""
+
+    name: str
+    value: float
+    unit: str
+    cost: ServerCost | None = None
+    """What the server did for it."""
+    messages: int = 0
+    """Over how many messages that cost is spread."""
+
+
+class Figure(NamedTuple):
+    """Something to measure, once per round."""
+
+    name: str
+    measure: Callable[[Bench], Sequence[Reading]]
+    typical_call: Callable[[Bench], Call[Any]]
+    """A call of the kind that it makes: a bare round trip with the same arguments is
+    measured right before and after it."""
+
+
+@dataclass
+class Bench:
+    """The server under load and how much load to put on it."""
+
+    server: Server
+    client: redis.Redis
+    """A plain client, as users of redis-py have it."""
+    transport: RedisTransport
+    """The default queue's, emptied before each figure."""
+    scale: float
+    group_counts: Sequence[int]
+    """With how many groups claims and publishes are compared."""
+    crowds: dict[int, RedisTransport]
+    """Shards with so many groups, filled by the first figure that asks for one."""
+
+    def scaled(self, full: int) -> int:
+        """Return a count cut down to the scale asked for."""
+        return max(int(full * self.scale), 4)
+
+    @property
+    def meter(self) -> Meter:
+        """What reads the server's statistics."""
+        return Meter(self.client)
+
+
+def new_bench(server: Server, *, scale: float, group_counts: Sequence[int]) -> Bench:
+    """Return a bench on a running server."""
+    transport = new_transport("default")
+    return Bench(server, server.client(), transport, scale, group_counts, {})
+
+
+def bare_round_trips(bench: Bench, call: Call[Any]) -> float:
+    """Return how many scripts that do nothing redis-py gets answered in a second."""
+    sha = bench.client.script_load("return 1")
+    words = ("EVALSHA", sha, 1, call.prefix, *call.arguments)
+    execute = bench.client.execute_command
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < BARE_SECONDS:
+        for _ in range(20):
+            execute(*words)
+        count += 20
+    return count / (time.perf_counter() - started)
+
+
+def envelopes(count: int, *, groups: int = GROUPS) -> Iterator[Envelope]:
+    """Return messages for the groups in turn."""
+    for number in range(count):
+        yield Envelope(f"{number:032x}", f"group-{number % groups:07d}", 0, BODY)
+
+
+def fill(transport: RedisTransport, count: int, *, groups: int = GROUPS) -> None:
+    """Publish a backlog."""
+    pending: list[Envelope] = []
+    for envelope in envelopes(count, groups=groups):
+        pending.append(envelope)
+        if len(pending) == 500:
+            transport.publish_envelopes(pending)
+            pending.clear()
+    if pending:
+        transport.publish_envelopes(pending)
+
+
+def sample_lease() -> Lease:
+    """Return a lease as a worker holds it, for calls that are only looked at."""
+    return Lease("group-0000001", 1_790_000_000_000_000, f"{1:032x}", BODY, 0, 1, 0, 0, 0)

@@ -1,0 +1,44 @@
+"""What do the benchmark's workers do with a message? Nothing, but they note when it came."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from typing import Any
+
+from django.dispatch import receiver
+
+from groupqueue import Delivery, handler, signals
+from groupqueue.transport.connections import get_transport
+
+NOTHING, WAKE = "benchmark.nothing", "benchmark.wake"
+# LIST: what each worker process has noted, 8 bytes per message.
+NOTES_KEY = "benchmark:notes"
+
+_notes = array("q")
+
+
+@handler(NOTHING)
+def nothing(delivery: Delivery) -> None:  # noqa: ARG001
+    """Note the moment."""
+    _notes.append(time.monotonic_ns())
+
+
+@handler(WAKE)
+def wake(delivery: Delivery) -> None:
+    """Note how long it took from just before the publish to here.
+
+    Linux and macOS have one monotonic clock for all processes of a machine.
+    """
+    _notes.append(time.monotonic_ns() - delivery.payload["sent_ns"])
+
+
+@receiver(signals.worker_stopped)
+def hand_in_notes(**_: Any) -> None:
+    """Leave the notes where the benchmark finds them, once the work is done."""
+    get_transport().client.rpush(NOTES_KEY, _notes.tobytes())
+
+
+def notes_from(rows: list[bytes]) -> list[array[int]]:
+    """Return what each process noted."""
+    return [array("q", row) for row in rows]
