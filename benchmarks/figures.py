@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import redis
 
 from benchmarks.server import Meter, Server, ServerCost
-from groupqueue.core.calls import Call
+from groupqueue.core import calls
+from groupqueue.core.calls import Call, Settlement
 from groupqueue.core.messages import Envelope, Lease
 from groupqueue.transport.connections import new_transport
 from groupqueue.transport.redis import RedisTransport
@@ -110,6 +111,27 @@ def fill(transport: RedisTransport, count: int, *, groups: int = GROUPS) -> None
         transport.publish_envelopes(pending)
 
 
-def sample_lease() -> Lease:
-    """Return a lease as a worker holds it, for calls that are only looked at."""
-    return Lease("group-0000001", 1_790_000_000_000_000, f"{1:032x}", BODY, 0, 1, 0, 0, 0)
+# Typical calls -------------------------------------------------------------------------
+
+
+def smallest_call(bench: Bench) -> Call[Any]:
+    """Return a call without arguments."""
+    return Call("none", bench.transport.prefix, (), lambda reply: reply, repeatable=True)
+
+
+def publish_call(count: int, bench: Bench) -> Call[Any]:
+    """Return a publish of so many messages."""
+    prefix = bench.transport.prefix
+    return calls.publish(prefix, list(envelopes(count)), publisher=f"{1:032x}", sequence=1)
+
+
+def turn_call(want: int, bench: Bench) -> Call[Any]:
+    """Return a turn that acks and claims so many."""
+    lease = Lease("group-0000001", 1_790_000_000_000_000, f"{1:032x}", BODY, 0, 1, 0, 0, 0)
+    return calls.turn(
+        bench.transport.prefix,
+        "benchmark:12345:abcd",
+        [Settlement.ack(lease)] * want,
+        want,
+        visibility_ms=round(VISIBILITY_SECONDS * 1000),
+    )

@@ -1,10 +1,11 @@
-"""How fast are publishing, claiming and settling through a transport?"""
+"""How fast are publishing, claiming and settling, by one client in one thread?"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import groupqueue
@@ -19,45 +20,41 @@ from benchmarks.figures import (
     Reading,
     envelopes,
     fill,
-    sample_lease,
+    publish_call,
+    smallest_call,
+    turn_call,
 )
 from benchmarks.handlers import NOTHING
-from groupqueue import Outgoing
-from groupqueue.core import calls
-from groupqueue.core.calls import Call, Settlement
+from groupqueue.core.calls import Settlement
 
 MESSAGES = 4_000
 MESSAGES_IN_BULK = 40_000
-MESSAGES_IN_BATCHES = 16_000
+MESSAGES_BY_TURN = {1: 4_000, 16: 16_000, 64: 16_000}
 BULK = 100
 
 
 def figures() -> list[Figure]:
     """Return this module's figures."""
+    by_100 = partial(publish_call, BULK)
     return [
         Figure("bare_round_trip", bare_round_trip, smallest_call),
         Figure("publish_one_transport", publish_one_transport, partial(publish_call, 1)),
         Figure("publish_one", publish_one, partial(publish_call, 1)),
-        Figure("publish_by_100_transport", publish_in_bulk_transport, partial(publish_call, BULK)),
-        Figure("publish_by_100", publish_in_bulk, partial(publish_call, BULK)),
-        Figure("publish_by_100_one_group", publish_to_one_group, partial(publish_call, BULK)),
+        Figure("publish_by_100_transport", publish_by_100_transport, by_100),
+        Figure("publish_by_100", publish_by_100, by_100),
+        Figure("publish_by_100_one_group", publish_by_100_one_group, by_100),
         *(
-            Figure(f"turn_want_{want}", partial(turns, want, messages), partial(turn_call, want))
-            for want, messages in (
-                (1, MESSAGES),
-                (16, MESSAGES_IN_BATCHES),
-                (64, MESSAGES_IN_BATCHES),
-            )
+            Figure(f"turn_want_{want}", partial(turns, want), partial(turn_call, want))
+            for want in MESSAGES_BY_TURN
         ),
-        Figure("claim_then_ack", claim_then_ack, ack_call),
+        Figure("claim_then_ack", claim_then_ack, partial(turn_call, 1)),
     ]
 
 
 def bare_round_trip(bench: Bench) -> Sequence[Reading]:
-    """`return 1` by EVALSHA with one key and nothing else: what the client can do at most."""
+    """`return 1` by EVALSHA, one key and no more: the most that redis-py gives."""
     sha = bench.client.script_load("return 1")
-    execute = bench.client.execute_command
-    prefix = bench.transport.prefix
+    execute, prefix = bench.client.execute_command, bench.transport.prefix
 
     def work(count: int) -> None:
         for _ in range(count):
@@ -67,7 +64,7 @@ def bare_round_trip(bench: Bench) -> Sequence[Reading]:
 
 
 def publish_one_transport(bench: Bench) -> Sequence[Reading]:
-    """One message per call, by the transport."""
+    """A message per call, bytes to the transport."""
 
     def work(count: int) -> None:
         for number in range(count):
@@ -77,7 +74,7 @@ def publish_one_transport(bench: Bench) -> Sequence[Reading]:
 
 
 def publish_one(bench: Bench) -> Sequence[Reading]:
-    """One message per call, by `groupqueue.publish`."""
+    """A message per call, as a Django project publishes it."""
 
     def work(count: int) -> None:
         for number in range(count):
@@ -86,14 +83,79 @@ def publish_one(bench: Bench) -> Sequence[Reading]:
     return [_timed(bench, "publish_one", bench.scaled(MESSAGES), work)]
 
 
-def publish_in_bulk_transport(bench: Bench) -> Sequence[Reading]:
-    """A hundred messages of a hundred groups per call, by the transport."""
+def publish_by_100_transport(bench: Bench) -> Sequence[Reading]:
+    """A hundred messages of a hundred groups per call, bytes to the transport."""
+    return [_publish_envelopes(bench, "publish_by_100_transport", groups=GROUPS)]
+
+
+def publish_by_100_one_group(bench: Bench) -> Sequence[Reading]:
+    """A hundred messages of one group per call, bytes to the transport."""
+    return [_publish_envelopes(bench, "publish_by_100_one_group", groups=1)]
+
+
+def publish_by_100(bench: Bench) -> Sequence[Reading]:
+    """A hundred messages of a hundred groups per call, as a Django project publishes them."""
 
     def work(count: int) -> None:
         for start in range(0, count, BULK):
-            messages = [
-                groupqueue_envelope(number) for number in range(start, min(start + BULK, count))
-            ]
-            bench.transport.publish_envelopes(messages)
+            groupqueue.publish_many(
+                groupqueue.Outgoing(NOTHING, PAYLOAD, group=f"group-{number % GROUPS:07d}")
+                for number in range(start, min(start + BULK, count))
+            )
 
-    return [_timed(bench, "publish_by_100_transport", bench.scaled(MESSAGES_IN_BULK), work)]
+    return [_timed(bench, "publish_by_100", bench.scaled(MESSAGES_IN_BULK), work)]
+
+
+def turns(want: int, bench: Bench) -> Sequence[Reading]:
+    """Turns that each ack what the one before claimed, until the backlog is gone."""
+    count = bench.scaled(MESSAGES_BY_TURN[want])
+    fill(bench.transport, count)
+
+    def work(count: int) -> None:
+        acked, settlements = 0, list[Settlement]()
+        while acked < count:
+            turned = bench.transport.turn(
+                "benchmark", settlements, want, visibility=VISIBILITY_SECONDS
+            )
+            acked += sum(settled.word == "ok" for settled in turned.settled)
+            settlements = [Settlement.ack(lease) for lease in turned.leases]
+
+    return [_timed(bench, f"turn_want_{want}", count, work)]
+
+
+def claim_then_ack(bench: Bench) -> Sequence[Reading]:
+    """A claim and an ack per message, each a round trip of its own."""
+    count = bench.scaled(MESSAGES)
+    fill(bench.transport, count)
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            lease = bench.transport.claim("benchmark", VISIBILITY_SECONDS)
+            assert lease is not None
+            bench.transport.ack(lease)
+
+    return [_timed(bench, "claim_then_ack", count, work)]
+
+
+def _publish_envelopes(bench: Bench, name: str, *, groups: int) -> Reading:
+    def work(count: int) -> None:
+        messages = envelopes(count, groups=groups)
+        while bulk := list(islice(messages, BULK)):
+            bench.transport.publish_envelopes(bulk)
+
+    return _timed(bench, name, bench.scaled(MESSAGES_IN_BULK), work)
+
+
+def _timed(
+    bench: Bench,
+    name: str,
+    count: int,
+    work: Callable[[int], Any],
+    *,
+    unit: str = MESSAGES_PER_SECOND,
+) -> Reading:
+    bench.meter.reset()
+    started = time.perf_counter()
+    work(count)
+    seconds = time.perf_counter() - started
+    return Reading(name, count / seconds, unit, bench.meter.read(), count)

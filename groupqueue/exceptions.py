@@ -74,6 +74,19 @@ class StaleLease(GroupQueueError):
         self.word = word
 
 
+class OutcomeUnknown(StaleLease):
+    """The lease no longer holds, perhaps because this very call ended it."""
+
+    def __init__(self, lease: Lease) -> None:
+        GroupQueueError.__init__(
+            self,
+            f"the reply to settling group {lease.group!r} (token {lease.token}) was lost, and the "
+            "repeated call found the lease gone: either the first call ended it, or it ran out",
+        )
+        self.lease = lease
+        self.word = "unknown"
+
+
 class ServerUnavailable(GroupQueueError):
     """Redis cannot be reached or is not ready; try again when it is back."""
 

@@ -152,6 +152,19 @@ def turn(
     return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
 
 
+def settle(prefix: str, settlement: Settlement) -> Call[int]:
+    """End one delivery in any way; the result is the backlog left in its group.
+
+    Raises StaleLease when the lease no longer holds.
+    """
+
+    def decode(reply: Reply) -> int:
+        return _decode_left(settlement.lease)(reply[0])
+
+    asked = turn(prefix, "", [settlement], 0, visibility_ms=1)
+    return Call(asked.script, prefix, asked.arguments, decode, repeatable=True)
+
+
 def claim(
     prefix: str, worker_id: str, *, visibility_ms: int, min_tier: int = 0
 ) -> Call[Lease | None]:

@@ -17,7 +17,7 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement, Turned
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import Envelope, Lease, checked_group, checked_tier
-from groupqueue.exceptions import InvalidMessage, ServerUnavailable, StaleLease
+from groupqueue.exceptions import InvalidMessage, OutcomeUnknown, ServerUnavailable, StaleLease
 from groupqueue.transport import scripts
 from groupqueue.transport.clients import (
     LONGEST_WAIT_SECONDS,
@@ -73,7 +73,7 @@ class _Transport:
     def _script(self, call: Call[Any]) -> scripts.Script:
         return scripts.load(call.script, shebang=self._shebang)
 
-    def _repeats(self, call: Call[Any]) -> tuple[float, ...]:
+    def _pauses(self, call: Call[Any]) -> tuple[float, ...]:
         return REPEAT_PAUSES_SECONDS if call.repeatable and self._patient else ()
 
     def _renew_calls(self, leases: Sequence[Lease], visibility: float) -> list[Call[list[Lease]]]:
@@ -179,8 +179,7 @@ class RedisTransport(_Transport):
 
     def settle(self, settlement: Settlement) -> int:
         """End one delivery in any way; return the messages left. Raises StaleLease."""
-        turned = self.turn("", [settlement], 0, visibility=1)
-        return left_or_stale(settlement, turned)
+        return self.perform(calls.settle(self.prefix, settlement))
 
     def turn(
         self,
@@ -223,13 +222,25 @@ class RedisTransport(_Transport):
             raise translated(error) from error
 
     def perform(self, call: Call[T]) -> T:
-        """Send a call and decode its reply; repeat it when a reply was lost, if harmless."""
-        for pause_seconds in self._repeats(call):
+        """Send a call and decode its reply; repeat it when a reply was lost, if harmless.
+
+        Raises OutcomeUnknown when a repeated settlement finds the lease gone.
+        """
+        try:
+            return call.decode(self._evaluate(call))
+        except ServerUnavailable as error:
+            return self._repeat(call, error)
+
+    def _repeat(self, call: Call[T], error: ServerUnavailable) -> T:
+        for pause_seconds in self._pauses(call):
+            time.sleep(pause_seconds)
             try:
                 return call.decode(self._evaluate(call))
-            except ServerUnavailable:
-                time.sleep(pause_seconds)
-        return call.decode(self._evaluate(call))
+            except ServerUnavailable as again:
+                error = again
+            except StaleLease as stale:
+                raise OutcomeUnknown(stale.lease) from stale
+        raise error
 
     def close(self) -> None:
         """Close the connections; the transport opens new ones if it is used again."""
@@ -291,8 +302,7 @@ class AsyncRedisTransport(_Transport):
 
     async def settle(self, settlement: Settlement) -> int:
         """See RedisTransport.settle."""
-        turned = await self.turn("", [settlement], 0, visibility=1)
-        return left_or_stale(settlement, turned)
+        return await self.perform(calls.settle(self.prefix, settlement))
 
     async def turn(
         self,
@@ -338,12 +348,21 @@ class AsyncRedisTransport(_Transport):
 
     async def perform(self, call: Call[T]) -> T:
         """See RedisTransport.perform."""
-        for pause_seconds in self._repeats(call):
+        try:
+            return call.decode(await self._evaluate(call))
+        except ServerUnavailable as error:
+            return await self._repeat(call, error)
+
+    async def _repeat(self, call: Call[T], error: ServerUnavailable) -> T:
+        for pause_seconds in self._pauses(call):
+            await asyncio.sleep(pause_seconds)
             try:
                 return call.decode(await self._evaluate(call))
-            except ServerUnavailable:
-                await asyncio.sleep(pause_seconds)
-        return call.decode(await self._evaluate(call))
+            except ServerUnavailable as again:
+                error = again
+            except StaleLease as stale:
+                raise OutcomeUnknown(stale.lease) from stale
+        raise error
 
     async def close(self) -> None:
         """See RedisTransport.close."""
@@ -368,11 +387,3 @@ def raw_envelope(group: str, payload: bytes, priority: int) -> Envelope:
     if not isinstance(payload, bytes):
         raise InvalidMessage(f"a transport's payload is bytes, not {type(payload).__name__}")
     return Envelope(new_id(), checked_group(group), checked_tier(priority), payload)
-
-
-def left_or_stale(settlement: Settlement, turned: Turned) -> int:
-    """Return the messages left after a single settlement; raise StaleLease."""
-    settled = turned.settled[0]
-    if settled.word != "ok":
-        raise StaleLease(settlement.lease, settled.word)
-    return settled.left

@@ -91,7 +91,8 @@ class Command(BaseCommand):
         configure_logging(options.verbosity)
         try:
             for warning in server_warnings(options):
-                self.stderr.write(self.style.WARNING(warning))
+                if options.verbosity:
+                    self.stderr.write(self.style.WARNING(warning))
         except UnsafeServer as error:
             raise CommandError(f"{error} (--unsafe-server runs all the same.)") from error
         if options.verbosity:
