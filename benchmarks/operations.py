@@ -54,7 +54,8 @@ def figures() -> list[Figure]:
 def bare_round_trip(bench: Bench) -> Sequence[Reading]:
     """`return 1` by EVALSHA, one key and no more: the most that redis-py gives."""
     sha = bench.client.script_load("return 1")
-    execute, prefix = bench.client.execute_command, bench.transport.prefix
+    execute: Callable[..., Any] = bench.client.execute_command
+    prefix = bench.transport.prefix
 
     def work(count: int) -> None:
         for _ in range(count):

@@ -7,6 +7,7 @@ was wrong with which value.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +45,21 @@ class InvalidMessage(GroupQueueError, ValueError):
 
 class PayloadTooLarge(InvalidMessage):
     """The encoded message is larger than MAX_PAYLOAD_BYTES; nothing was stored."""
+
+
+class PartlyPublished(GroupQueueError):
+    """Some of the messages were stored before an error, which is this one's cause.
+
+    `published_ids` holds the ids of those that were, in order: the first so many
+    messages of the call. The others are not known to be stored; publish them again.
+    """
+
+    def __init__(self, published_ids: Sequence[str], total: int, error: GroupQueueError) -> None:
+        super().__init__(
+            f"{len(published_ids)} of {total} messages were stored, then: {error};"
+            " publish the others again"
+        )
+        self.published_ids = list(published_ids)
 
 
 class InvalidArgument(GroupQueueError, ValueError):

@@ -14,10 +14,10 @@ from django.utils.module_loading import autodiscover_modules
 
 from groupqueue import conf
 from groupqueue.core.delivery import Delivery
+from groupqueue.core.messages import checked_topic
 from groupqueue.core.retries import OnExhausted, RetryPolicy
 from groupqueue.exceptions import ConfigurationError, HandlerError, InvalidMessage
 
-MAX_TOPIC_LENGTH = 200
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 Backoff = tuple[float, float] | Mapping[str, float]
@@ -190,18 +190,6 @@ def set_publisher(publisher: Publisher) -> None:
     """Say what handlers publish with. Publishing is a layer above and calls this itself."""
     global _publisher  # noqa: PLW0603 - set once, when groupqueue.publishing is loaded
     _publisher = publisher
-
-
-def checked_topic(topic: object) -> str:
-    """Return the topic if it is legal: a str of 1 to 200 characters."""
-    if not isinstance(topic, str):
-        raise InvalidMessage(f"topic must be a str, not {topic!r}")
-    if not 0 < len(topic) <= MAX_TOPIC_LENGTH:
-        shown = topic if len(topic) <= MAX_TOPIC_LENGTH else f"{topic[:40]}…"
-        raise InvalidMessage(
-            f"topic {shown!r} has {len(topic)} characters; a topic has 1 to {MAX_TOPIC_LENGTH}"
-        )
-    return topic
 
 
 # Helpers -------------------------------------------------------------------------------

@@ -13,28 +13,23 @@ from django.db.transaction import TransactionManagementError
 from groupqueue import handlers, signals
 from groupqueue.conf import QueueConfig, get_config
 from groupqueue.core.identifiers import new_id
-from groupqueue.core.messages import Envelope, Outgoing, checked_group, checked_tier
-from groupqueue.exceptions import GroupQueueError, InvalidMessage, PayloadTooLarge
-from groupqueue.handlers import checked_topic
+from groupqueue.core.messages import (
+    Envelope,
+    Outgoing,
+    checked_group,
+    checked_tier,
+    checked_topic,
+)
+from groupqueue.exceptions import (
+    GroupQueueError,
+    InvalidMessage,
+    PartlyPublished,
+    PayloadTooLarge,
+)
 from groupqueue.transport.connections import get_async_transport, get_transport
 
 MAX_MESSAGES_PER_CALL = 500
 MAX_BYTES_PER_CALL = 4 * 1024 * 1024
-
-
-class PartlyPublished(GroupQueueError):
-    """Some of the messages were stored before an error, which is this one's cause.
-
-    `published_ids` holds the ids of those that were, in order: the first so many
-    messages of the call. The others are not known to be stored; publish them again.
-    """
-
-    def __init__(self, published_ids: Sequence[str], total: int, error: GroupQueueError) -> None:
-        super().__init__(
-            f"{len(published_ids)} of {total} messages were stored, then: {error};"
-            " publish the others again"
-        )
-        self.published_ids = list(published_ids)
 
 
 def publish(

@@ -21,8 +21,12 @@ from django.urls import path
 from groupqueue import Outgoing, apublish, apublish_many, publish, publish_many
 from groupqueue.core.codec import JSONCodec
 from groupqueue.core.messages import split_element
-from groupqueue.exceptions import ConfigurationError, InvalidMessage, ServerUnavailable
-from groupqueue.publishing import PartlyPublished
+from groupqueue.exceptions import (
+    ConfigurationError,
+    InvalidMessage,
+    PartlyPublished,
+    ServerUnavailable,
+)
 from groupqueue.signals import message_published
 from groupqueue.transport.connections import get_async_transport
 from tests.recorder import Recorder, recording
@@ -176,7 +180,7 @@ def test_a_wrong_connection_is_refused_in_the_block(settings: Settings) -> None:
 # Savepoints ------------------------------------------------------------------------------
 
 
-def in_block(*, outcome: str, before: object, after: object, inside: Callable[[], None]) -> None:
+def in_block(*, outcome: str, before: object, after: object, inside: Callable[[], object]) -> None:
     """Publish around an inner atomic block that is kept or rolled back."""
     say(before)
     with rolled_back() if outcome == "rolled back" else transaction.atomic():
@@ -191,7 +195,7 @@ def test_a_rolled_back_savepoint_takes_with_it_what_was_published_inside(
     recorder: Recorder, outer: str, middle: str, inner: str
 ) -> None:
     def in_middle() -> None:
-        in_block(outcome=inner, before=3, after=5, inside=lambda: (say(4), None)[1])
+        in_block(outcome=inner, before=3, after=5, inside=lambda: say(4))
 
     def in_outer() -> None:
         in_block(outcome=middle, before=2, after=6, inside=in_middle)
@@ -211,7 +215,7 @@ def test_a_rolled_back_savepoint_takes_with_it_what_was_published_inside(
 
 def test_what_stays_around_a_rolled_back_savepoint_leaves_in_one_call(recorder: Recorder) -> None:
     with transaction.atomic():
-        in_block(outcome="rolled back", before=1, after=3, inside=lambda: (say(2), None)[1])
+        in_block(outcome="rolled back", before=1, after=3, inside=lambda: say(2))
 
     assert recorder.payloads == [[1, 3]]
 
@@ -334,7 +338,7 @@ def test_a_hook_that_fails_keeps_later_messages_back_as_django_documents(
 
 def test_a_message_published_by_a_hook_leaves_at_once(recorder: Recorder) -> None:
     with transaction.atomic():
-        transaction.on_commit(lambda: (say("hook"), None)[1])
+        transaction.on_commit(lambda: say("hook"))
         say(1)
 
     assert recorder.payloads == [["hook"], [1]]
@@ -721,7 +725,7 @@ class CaptureOnCommitTest(TestCase):
 
     def test_a_message_published_by_a_captured_hook_is_sent_too(self) -> None:
         with self.captureOnCommitCallbacks(execute=True):
-            transaction.on_commit(lambda: (say("hook"), None)[1])
+            transaction.on_commit(lambda: say("hook"))
             say(1)
 
         assert self.recorder.payloads == [[1, "hook"]]

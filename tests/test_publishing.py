@@ -16,11 +16,11 @@ from groupqueue.core.codec import Content, JSONCodec
 from groupqueue.core.messages import split_element
 from groupqueue.exceptions import (
     InvalidMessage,
+    PartlyPublished,
     PayloadTooLarge,
     ServerUnavailable,
     UnknownQueue,
 )
-from groupqueue.publishing import PartlyPublished
 from groupqueue.signals import message_published
 from groupqueue.transport.connections import get_async_transport
 from tests.recorder import Recorder, recording

@@ -12,6 +12,7 @@ from groupqueue.exceptions import InvalidMessage
 LOWEST_TIER, HIGHEST_TIER = 0, 4
 TIERS = range(LOWEST_TIER, HIGHEST_TIER + 1)
 MAX_GROUP_BYTES = 512
+MAX_TOPIC_LENGTH = 200
 
 # An element of a group's list: id, published ms, expiry ms or zeros, then the body.
 ID_LENGTH, MOMENT_LENGTH = 32, 13
@@ -25,8 +26,8 @@ class Message:
     id: str
     group: str
     topic: str
-    payload: Any
-    headers: Mapping[str, Any]
+    payload: Any = field(repr=False)
+    headers: Mapping[str, Any] = field(repr=False)
     priority: int
     published_at: datetime.datetime
     expires_at: datetime.datetime | None
@@ -37,10 +38,10 @@ class Outgoing:
     """One message to publish: `Outgoing("orders.paid", {"id": 17}, group="order-17")`."""
 
     topic: str
-    payload: Any
+    payload: Any = field(repr=False)
     group: str | None = field(kw_only=True)
     priority: int | None = field(kw_only=True, default=None)
-    headers: Mapping[str, Any] | None = field(kw_only=True, default=None)
+    headers: Mapping[str, Any] | None = field(kw_only=True, default=None, repr=False)
 
 
 class Envelope(NamedTuple):
@@ -103,6 +104,18 @@ def checked_group(group: object) -> str:
             f"group {shown!r} has {size} bytes; a group id has 1 to {MAX_GROUP_BYTES}"
         )
     return group
+
+
+def checked_topic(topic: object) -> str:
+    """Return the topic if it is legal: a str of 1 to 200 characters."""
+    if not isinstance(topic, str):
+        raise InvalidMessage(f"topic must be a str, not {topic!r}")
+    if not 0 < len(topic) <= MAX_TOPIC_LENGTH:
+        shown = topic if len(topic) <= MAX_TOPIC_LENGTH else f"{topic[:40]}…"
+        raise InvalidMessage(
+            f"topic {shown!r} has {len(topic)} characters; a topic has 1 to {MAX_TOPIC_LENGTH}"
+        )
+    return topic
 
 
 def checked_tier(priority: object) -> int:

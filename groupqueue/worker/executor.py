@@ -88,7 +88,7 @@ def handle(held: Held) -> None:
     started = held.started_at = time.monotonic()
     try:
         signals.send(signals.message_started, handler, delivery=delivery)
-        handler.function(delivery)
+        handler(delivery)
     except (Exception, SystemExit) as error:
         signals.send(signals.message_failed, handler, **_failed(held, error, started))
     else:
@@ -110,7 +110,7 @@ async def handle_async(held: Held) -> None:
     started = held.started_at = time.monotonic()
     try:
         await signals.asend(signals.message_started, handler, delivery=delivery)
-        await handler.function(delivery)
+        await handler(delivery)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         await signals.asend(signals.message_failed, handler, **_failed(held, error, started))
     else:

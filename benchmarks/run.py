@@ -1,0 +1,110 @@
+"""`python -m benchmarks.run`: measure groupqueue on a server of its own, print and write it."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import django
+
+from benchmarks import crowds, operations, report, workers
+from benchmarks.figures import Bench, Figure, bare_round_trips, new_bench
+from benchmarks.report import Comparison, Round
+from benchmarks.server import Server
+
+LATEST = Path(__file__).parent / "latest.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark that the command line asks for."""
+    options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        tempfile.TemporaryDirectory(prefix="groupqueue-benchmark-") as folder,
+        Server(options.server, options.connect, Path(folder)) as server,
+    ):
+        measure(server, options)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's options."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (1.0)")
+    parser.add_argument(
+        "--only", default="*", metavar="PATTERN", help="figures to measure, such as 'turn*'"
+    )
+    parser.add_argument("--server", choices=("valkey", "redis"), default="valkey")
+    parser.add_argument("--connect", choices=("tcp", "unix"), default="tcp")
+    parser.add_argument(
+        "--groups",
+        type=lambda text: [int(number) for number in text.split(",")],
+        default=[100, 10_000, 100_000],
+        help="with how many groups claims and publishes are compared (100,10000,100000)",
+    )
+    parser.add_argument("--output", type=Path, default=LATEST, help="the JSON file to write")
+    return parser
+
+
+def measure(server: Server, options: argparse.Namespace) -> None:
+    """Measure on a running server, print the table and write the file."""
+    os.environ["GROUPQUEUE_BENCHMARK_URL"] = server.url()
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+    django.setup()
+    figures = [figure for figure in all_figures() if fnmatch.fnmatch(figure.name, options.only)]
+    if not figures:
+        names = ", ".join(figure.name for figure in all_figures())
+        raise SystemExit(f"--only {options.only}: no such figure; there are {names}")
+    bench = new_bench(server, scale=options.scale, group_counts=options.groups)
+    rounds: list[Round] = []
+    for number in range(options.rounds):
+        for figure in figures:
+            print(f"round {number + 1} of {options.rounds}: {figure.name}", file=sys.stderr)
+            rounds += measure_figure(bench, figure)
+    found = report.build(
+        rounds, comparisons(options.groups), server=server.describe(), scale=options.scale
+    )
+    options.output.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    print(report.headline(found), report.table(found), report.LEGEND, sep="\n\n")
+
+
+def measure_figure(bench: Bench, figure: Figure) -> list[Round]:
+    """Measure a figure once, between two looks at the bare round trip."""
+    bench.client.flushdb()
+    call = figure.typical_call(bench)
+    before = bare_round_trips(bench, call)
+    readings = figure.measure(bench)
+    after = bare_round_trips(bench, call)
+    return [Round(reading, (before + after) / 2) for reading in readings]
+
+
+def all_figures() -> list[Figure]:
+    """Return all figures in the order in which they are measured."""
+    return [*operations.figures(), *workers.figures(), *crowds.figures()]
+
+
+def comparisons(group_counts: Sequence[int]) -> list[Comparison]:
+    """Return which readings are to be divided by which."""
+    few, many = min(group_counts), max(group_counts)
+    return [
+        Comparison("two_processes_to_one", workers.worker_name(2, 16), workers.worker_name(1, 16)),
+        *(
+            Comparison(
+                f"{step}_cost_at_{many}_groups_to_{few}",
+                f"{step}_at_{few}_groups",
+                f"{step}_at_{many}_groups",
+            )
+            for step in ("claim", "publish")
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""How ASGI servers find the demo."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "demo.settings")
+
+application = get_asgi_application()

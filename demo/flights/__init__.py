@@ -1,0 +1,1 @@
+"""The demo's app: what happens to an aircraft, flight by flight."""

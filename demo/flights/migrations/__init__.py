@@ -1,0 +1,1 @@
+"""How the demo's tables come about."""

@@ -1,0 +1,11 @@
+"""How WSGI servers find the demo."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "demo.settings")
+
+application = get_wsgi_application()

@@ -1,0 +1,207 @@
+"""Does a key of the wrong type lead to a clear error, before anything is written?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import NamedTuple
+
+import pytest
+
+from groupqueue.core import calls
+from groupqueue.core.calls import Settlement
+from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.exceptions import WrongKeyType
+from groupqueue.transport import scripts
+from tests.transport.shards import Shard, envelope
+
+Operation = Callable[[], Awaitable[object]]
+STRINGS = ("fence", "lock:", "publisher:")
+
+
+class Case(NamedTuple):
+    """One operation, and the keys beyond the shard's own that it uses."""
+
+    script: str
+    prepare: Callable[[Shard], Awaitable[Operation]]
+    further_keys: tuple[str, ...] = ()
+
+
+async def _two_leases(shard: Shard):
+    await shard.publish_many([("first", b"1", 0), ("second", b"1", 3), ("second", b"2", 3)])
+    return (await shard.transport.turn("worker", [], 2, visibility=60)).leases
+
+
+async def _publish(shard: Shard) -> Operation:
+    await shard.publish("first")
+    call = calls.publish(
+        shard.prefix, [envelope("first"), envelope("second")], publisher="p", sequence=7
+    )
+    return lambda: shard.transport.perform(call)
+
+
+async def _claim(shard: Shard) -> Operation:
+    await shard.publish("second")
+    return lambda: shard.transport.claim("worker", 30)
+
+
+async def _turn_that_claims(shard: Shard) -> Operation:
+    await shard.publish_many([("first", b"1", 0), ("second", b"1", 3)])
+    return lambda: shard.transport.turn("worker", [], 5, visibility=30)
+
+
+async def _turn_that_settles(shard: Shard) -> Operation:
+    first, second = await _two_leases(shard)
+    ends = [Settlement.retry(first, 5, "boom"), Settlement.dead(second, "why")]
+    return lambda: shard.transport.turn("worker", ends, 0, visibility=30)
+
+
+async def _turn_that_settles_and_claims(shard: Shard) -> Operation:
+    await shard.publish("first")
+    lease = await shard.transport.claim("worker", 60)
+    await shard.publish("second")
+    return lambda: shard.transport.turn("worker", [Settlement.ack(lease)], 1, visibility=30)
+
+
+async def _ack(shard: Shard) -> Operation:
+    _, second = await _two_leases(shard)
+    return lambda: shard.transport.ack(second)
+
+
+async def _nack(shard: Shard) -> Operation:
+    _, second = await _two_leases(shard)
+    return lambda: shard.transport.nack(second, 5, error="boom")
+
+
+async def _renew(shard: Shard) -> Operation:
+    leases = await _two_leases(shard)
+    return lambda: shard.transport.renew(leases, 300)
+
+
+async def _recover(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    return lambda: shard.transport.recover("worker", 0)
+
+
+async def _pause(shard: Shard) -> Operation:
+    await shard.publish("second")
+    return lambda: shard.transport.perform(calls.pause(shard.prefix, "second", "why"))
+
+
+async def _resume(shard: Shard) -> Operation:
+    await shard.publish("second")
+    await shard.transport.perform(calls.pause(shard.prefix, "second", "why"))
+    return lambda: shard.transport.perform(calls.resume(shard.prefix, "second"))
+
+
+async def _skip(shard: Shard) -> Operation:
+    head, _ = await shard.publish("second", b"1", b"2")
+    return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head))
+
+
+async def _heartbeat(shard: Shard) -> Operation:
+    call = calls.heartbeat(shard.prefix, "w", {"pid": 1, "host": "h"}, kept_ms=60_000)
+    return lambda: shard.transport.perform(call)
+
+
+async def _depart(shard: Shard) -> Operation:
+    await (await _heartbeat(shard))()
+    return lambda: shard.transport.perform(calls.depart(shard.prefix, "w"))
+
+
+async def _inspect(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    await (await _heartbeat(shard))()
+    return lambda: shard.transport.perform(
+        calls.inspect(shard.prefix, 20, snapshot_decoder(20))
+    )
+
+
+CASES = {
+    "publish": Case("publish", _publish, ("q:second", "publisher:p")),
+    "claim": Case("claim", _claim, ("q:second",)),
+    "claims of a turn": Case("turn", _turn_that_claims, ("q:second",)),
+    "settlements of a turn": Case("turn", _turn_that_settles, ("q:second", "lock:second")),
+    "a whole turn": Case("turn", _turn_that_settles_and_claims, ("q:second",)),
+    "ack": Case("ack", _ack, ("q:second", "lock:second")),
+    "nack": Case("nack", _nack, ("q:second", "lock:second")),
+    "renew": Case("renew", _renew, ("lock:second",)),
+    "recover": Case("recover", _recover, ("q:second", "lock:second")),
+    "pause": Case("pause", _pause),
+    "resume": Case("resume", _resume),
+    "skip": Case("skip", _skip, ("q:second",)),
+    "heartbeat": Case("heartbeat", _heartbeat, ("worker:w",)),
+    "depart": Case("depart", _depart, ("workers",)),
+    "inspect": Case("inspect", _inspect, ("q:second", "lock:second", "worker:w")),
+}
+
+
+def own_keys(script: str) -> list[str]:
+    """Return the shard's own keys that a script says it uses."""
+    text = (resources.files("groupqueue") / "lua" / f"{script}.lua").read_text()
+    opened = re.search(r"open_shard\(KEYS\[1\], \{(.*?)\}\)", text, re.DOTALL)
+    return re.findall(r'"([^"]+)"', opened[1]) if opened else []
+
+
+def break_key(shard: Shard, name: str) -> str:
+    """Put a value of another type where a key is expected; return the key's full name."""
+    minute = int(shard.now_ms() // 60_000)
+    # Should the minute end in between, the next one's key is wrong as well.
+    names = [f"stats:{minute}", f"stats:{minute + 1}"] if name == "minute" else [name]
+    for each in names:
+        shard.redis.delete(shard.named(each))
+        if each.startswith(STRINGS):
+            shard.redis.rpush(shard.named(each), "foreign")
+        else:
+            shard.redis.set(shard.named(each), "foreign")
+    return shard.named(name) if name != "minute" else shard.named("stats:")
+
+
+def test_every_script_is_tried():
+    assert {case.script for case in CASES.values()} == set(scripts.names())
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        pytest.param(case, name, id=f"{title}, {name}")
+        for title, case in CASES.items()
+        for name in (*own_keys(case.script), *case.further_keys)
+    ],
+)
+async def test_a_wrong_type_is_a_clear_error_and_nothing_is_written(
+    shard: Shard, case: Case, name: str
+):
+    operation = await case.prepare(shard)
+    key = break_key(shard, name)
+    before = shard.dump()
+
+    with pytest.raises(WrongKeyType) as refusal:
+        await operation()
+
+    assert shard.dump() == before
+    # Without the name nobody could put it right.
+    assert key in str(refusal.value)
+
+
+async def test_waiting_for_hints_on_a_key_of_the_wrong_type_is_a_clear_error(shard: Shard):
+    break_key(shard, "wake")
+
+    with pytest.raises(WrongKeyType):
+        await shard.transport.wait_for_hint(0.01)
+
+
+async def test_a_lock_of_another_type_counts_as_a_lock_and_stops_no_other_group(shard: Shard):
+    await shard.publish_many([("locked", b"1", 0), ("live", b"1", 0)])
+    break_key(shard, "lock:locked")
+
+    assert [lease.group for lease in await shard.claim_all()] == ["live"]
+    assert shard.place("locked")[1] > shard.now_ms()
+
+
+async def test_the_error_says_what_to_do(shard: Shard):
+    break_key(shard, "prio")
+
+    with pytest.raises(WrongKeyType, match="delete or rename the key"):
+        await shard.publish("group")

@@ -1,0 +1,1 @@
+"""The worker, proved on real processes and real servers."""

@@ -1,0 +1,1 @@
+"""The app whose handlers the tests' workers run."""

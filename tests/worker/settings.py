@@ -1,0 +1,23 @@
+"""With which settings do the workers under test run? Those of the suite, as the plan says."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests import settings as suite
+from tests.worker.plan import current_plan
+
+PLAN = current_plan()
+SECRET_KEY = suite.SECRET_KEY
+DEBUG = False
+USE_TZ = True
+DEFAULT_AUTO_FIELD = suite.DEFAULT_AUTO_FIELD
+INSTALLED_APPS = ["groupqueue", "tests.worker.project", *PLAN.apps]
+DATABASES = PLAN.databases or suite.DATABASES
+GROUPQUEUE = PLAN.queues
+
+if PLAN.broken_children and "run_group_workers" not in sys.argv:
+    if PLAN.broken_children == "exit":
+        os._exit(3)
+    raise RuntimeError("these settings are of no use in a child process")
