@@ -25,14 +25,12 @@ def flight_departed(delivery: Delivery) -> None:
     with transaction.atomic():
         row, _ = Aircraft.objects.select_for_update().get_or_create(tail_number=delivery.group)
         aircraft = Aircraft.objects.filter(tail_number=delivery.group)
-        entered = (
-            aircraft.filter(fence__lt=delivery.fencing_token)
-            .exclude(last_message=delivery.id)
-            .update(
-                fence=delivery.fencing_token,
-                last_message=delivery.id,
-                **asdict(row.record.after(delivery.payload)),
-            )
+        entered = row.last_message != delivery.id and aircraft.filter(
+            fence__lt=delivery.fencing_token
+        ).update(
+            fence=delivery.fencing_token,
+            last_message=delivery.id,
+            **asdict(row.record.after(delivery.payload)),
         )
         if not entered:
             aircraft.update(duplicates=F("duplicates") + 1)

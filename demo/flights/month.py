@@ -18,8 +18,8 @@ from groupqueue.core.snapshot import Snapshot
 from groupqueue.exceptions import GroupQueueError
 
 PROCESSES = 2
-# SQLite lets one write at a time: more threads would only wait for each other.
-CONCURRENCY = 8
+# Eight flights under way at once, though SQLite lets one of them write at a time.
+CONCURRENCY = 4
 START_SECONDS = 60.0
 LOOK_EVERY_SECONDS = 0.1
 EXAMPLES = 3

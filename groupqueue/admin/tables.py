@@ -245,7 +245,7 @@ def _attempts(group: GroupView) -> Sequence[Cell]:
         }
         deliveries = Cell(text, style="number")
     error = wording.prose(group.last_error)
-    return (deliveries, replace(error, style="prose error") if error.text else error)
+    return (deliveries, replace(error, style="long-text error") if error.text else error)
 
 
 def _state(group: GroupView) -> Cell:

@@ -71,7 +71,7 @@ def identifier(text: str) -> Cell:
 def prose(text: str) -> Cell:
     """Return a reason or an error: one line of it, all of it as the title."""
     full = "\n".join(printable(line) for line in text.splitlines())
-    return Cell(shortened(" ".join(full.split()), MOST_ERROR_CHARACTERS), full, "prose")
+    return Cell(shortened(" ".join(full.split()), MOST_ERROR_CHARACTERS), full, "long-text")
 
 
 def plain(text: str) -> Cell:

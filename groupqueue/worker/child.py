@@ -13,9 +13,6 @@ import signal
 import sys
 from io import FileIO
 
-EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again would not help
-EXIT_OVERDUE = 75  # EX_TEMPFAIL: a handler ran out of time; a new process takes over
-
 
 def main() -> int:
     """Set Django up and work; return the process's exit code."""

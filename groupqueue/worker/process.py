@@ -18,8 +18,8 @@ from groupqueue import conf, signals
 from groupqueue.core import calls
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.transport.connections import new_transport
-from groupqueue.worker.child import EXIT_CONFIGURATION, EXIT_OVERDUE
 from groupqueue.worker.executor import Held
+from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE
 from groupqueue.worker.leases import LeaseKeeper
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import ClaimShares, WorkerOptions

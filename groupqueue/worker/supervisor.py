@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from groupqueue.worker import child
-from groupqueue.worker.child import EXIT_CONFIGURATION, EXIT_OVERDUE
+from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE
 from groupqueue.worker.options import WorkerOptions
 
 log = logging.getLogger("groupqueue.worker")

@@ -130,11 +130,12 @@ def envelope(group: str, body: bytes = b"1", tier: int = 0) -> Envelope:
 
 
 @contextmanager
-def look_inside(url: str) -> Iterator[redis.Redis]:
-    """Give a plain client of an emptied server."""
+def look_inside(url: str, *, emptied: bool = True) -> Iterator[redis.Redis]:
+    """Give a plain client of a server, which is emptied first."""
     client = redis.Redis.from_url(url, retry=None)
     try:
-        client.flushdb()
+        if emptied:
+            client.flushdb()
         yield client
     finally:
         client.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from redis.retry import Retry
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
-from groupqueue.exceptions import ServerUnavailable, StaleLease
+from groupqueue.exceptions import OutcomeUnknown, ServerUnavailable, StaleLease
 from groupqueue.transport.redis import (
     REPEAT_PAUSES_SECONDS,
     AsyncRedisTransport,
@@ -178,8 +177,8 @@ async def test_an_ack_whose_reply_was_lost_pops_one_message(proxied_shard: Shard
     lease = await proxied_shard.transport.claim("worker", 30)
     proxy.lose_reply()
 
-    # The repetition cannot tell its own success from a lost lease.
-    with contextlib.suppress(StaleLease):
+    # The repetition cannot tell its first try's success from a lost lease, and says so.
+    with pytest.raises(OutcomeUnknown):
         await proxied_shard.transport.ack(lease)
 
     assert proxied_shard.depth("group") == 1
@@ -192,6 +191,45 @@ async def test_an_ack_whose_request_was_lost_is_sent_again(proxied_shard: Shard,
     proxy.lose_request()
 
     assert await proxied_shard.transport.ack(lease) == 1
+
+
+async def test_a_lease_that_was_lost_before_the_first_try_is_known_to_be(
+    proxied_shard: Shard, proxy: Proxy
+):
+    await proxied_shard.publish("group", b"1", b"2")
+    lease = await proxied_shard.transport.claim("worker", 30)
+    proxied_shard.let_lease_run_out("group")
+
+    with pytest.raises(StaleLease) as refusal:
+        await proxied_shard.transport.ack(lease)
+
+    assert not isinstance(refusal.value, OutcomeUnknown)
+
+
+@pytest.mark.parametrize(
+    "settlement",
+    [
+        Settlement.ack,
+        lambda lease: Settlement.retry(lease, 0, "boom"),
+        Settlement.release,
+        lambda lease: Settlement.dead(lease, "why"),
+        lambda lease: Settlement.halt(lease, "why"),
+    ],
+)
+async def test_a_settlement_whose_reply_was_lost_has_one_effect(
+    proxied_shard: Shard, proxy: Proxy, settlement
+):
+    await proxied_shard.publish("group", b"1", b"2", b"3")
+    lease = await proxied_shard.transport.claim("worker", 30)
+    proxy.lose_reply(times=2)
+
+    with pytest.raises(OutcomeUnknown):
+        await proxied_shard.transport.settle(settlement(lease))
+
+    stats = proxied_shard.redis.hgetall(proxied_shard.named("stats"))
+    ended = [int(stats.get(word, 0)) for word in (b"acked", b"retried", b"released", b"dead", b"halted")]
+    assert sum(ended) == 1
+    assert proxied_shard.depth("group") >= 2
 
 
 async def test_an_ack_that_arrives_late_leaves_the_next_lease_alone(
@@ -213,7 +251,7 @@ async def test_a_nack_whose_reply_was_lost_counts_one_failure(proxied_shard: Sha
     lease = await proxied_shard.transport.claim("worker", 30)
     proxy.lose_reply()
 
-    with contextlib.suppress(StaleLease):
+    with pytest.raises(OutcomeUnknown):
         await proxied_shard.transport.nack(lease)
 
     again = await proxied_shard.transport.claim("worker", 30)

@@ -15,7 +15,8 @@ USE_TZ = True
 DEFAULT_AUTO_FIELD = suite.DEFAULT_AUTO_FIELD
 INSTALLED_APPS = ["groupqueue", "tests.worker.project", *PLAN.apps]
 DATABASES = PLAN.databases or suite.DATABASES
-GROUPQUEUE = PLAN.queues
+# Handlers publish to "default" unless they say otherwise; none of these does.
+GROUPQUEUE = suite.GROUPQUEUE | PLAN.queues
 
 if PLAN.broken_children and "run_group_workers" not in sys.argv:
     if PLAN.broken_children == "exit":

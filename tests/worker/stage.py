@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import redis
-from pytest_django.fixtures import SettingsWrapper
 
 from groupqueue import Outgoing, publish, publish_many
 from groupqueue.core.keys import ShardKeys, shard_prefix
@@ -24,6 +23,7 @@ from tests.servers import guardian, wait_until
 from tests.worker.plan import VARIABLE, Plan
 from tests.worker.traces import Trace, Traces
 
+EVERY_GATE = "every"
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -91,8 +91,15 @@ class Worker:
             seconds=seconds,
         )
 
+    def ask_to_end(self) -> None:
+        """Let it drain, if it still can."""
+        if self._process.poll() is None:
+            self.signal()
+
     def end(self) -> None:
         """Leave nothing of it behind, whatever state it is in."""
+        with contextlib.suppress(TimeoutError):
+            self.wait_until_gone(seconds=3)
         # The group keeps its id while any of its processes lives, and the supervisor is
         # not waited for before, so that the id cannot be somebody else's.
         if any(reader.is_alive() for reader in self._readers) or self._process.returncode is None:
@@ -118,7 +125,7 @@ class Worker:
 class Stage:
     """A queue of the test's own, its traces, and the workers on it."""
 
-    def __init__(self, url: str, directory: Path, settings: SettingsWrapper) -> None:
+    def __init__(self, url: str, directory: Path, settings: Any) -> None:
         self.queue = f"stage-{uuid.uuid4().hex[:12]}"
         self.traces = Traces(directory)
         self.directory = directory
@@ -258,6 +265,9 @@ class Stage:
 
     def end(self) -> None:
         """End the workers, and show what they said should the test have failed."""
+        self.open_gate(EVERY_GATE)
+        for worker in self.workers:
+            worker.ask_to_end()
         for number, worker in enumerate(self.workers, 1):
             worker.end()
             sys.stdout.write(f"--- worker {number} printed\n{worker.printed}")

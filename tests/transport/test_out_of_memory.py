@@ -1,0 +1,78 @@
+"""With maxmemory reached, is publishing refused clearly while everything else goes on?"""
+
+from __future__ import annotations
+
+import pytest
+
+from groupqueue.core import calls
+from groupqueue.core.calls import Settlement
+from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.exceptions import ServerOutOfMemory
+from tests.transport.shards import Shard, envelope
+
+
+def fill_up(shard: Shard) -> None:
+    """Have the server refuse whatever takes memory, and know no script."""
+    shard.redis.script_flush()
+    shard.redis.config_set("maxmemory", 1)
+
+
+async def test_publish_is_refused_and_nothing_is_stored(own_shard: Shard):
+    await own_shard.publish("group")
+    before = own_shard.dump()
+    own_shard.redis.config_set("maxmemory", 1)
+
+    with pytest.raises(ServerOutOfMemory, match="maxmemory"):
+        await own_shard.publish("group")
+    with pytest.raises(ServerOutOfMemory, match="maxmemory"):
+        await own_shard.transport.publish_envelopes([envelope("a"), envelope("b")])
+
+    assert own_shard.dump() == before
+    own_shard.redis.config_set("maxmemory", 0)
+    await own_shard.publish("group")
+    assert own_shard.depth("group") == 2
+
+
+async def test_publish_is_refused_by_a_server_that_does_not_know_the_script(own_shard: Shard):
+    fill_up(own_shard)
+
+    with pytest.raises(ServerOutOfMemory):
+        await own_shard.publish("group")
+
+
+async def test_everything_that_finishes_work_goes_on(own_shard: Shard):
+    shard = own_shard
+    await shard.publish_many([(group, b"%d" % n, 0) for n in range(2) for group in "abcdefg"])
+    ids = await shard.publish("skipped", b"1", b"2")
+    fill_up(shard)
+
+    a = await shard.transport.claim("worker", 30)
+    assert await shard.transport.ack(a) == 1
+    b = await shard.transport.claim("worker", 30)
+    assert await shard.transport.nack(b, 60, error="boom") == 2
+    turned = await shard.transport.turn("worker", [], 4, visibility=30)
+    c, d, e, f = turned.leases
+    assert await shard.transport.renew([c, d], 60) == []
+    turned = await shard.transport.turn(
+        "worker",
+        [
+            Settlement.ack(c),
+            Settlement.retry(d, 60, "boom"),
+            Settlement.dead(e, "rejected"),
+            Settlement.halt(f, "max_attempts"),
+        ],
+        1,
+        visibility=30,
+    )
+    assert {settled.word for settled in turned.settled} == {"ok"}
+    assert await shard.transport.recover("worker", f.token) == 1
+    perform = shard.transport.perform
+    assert await perform(calls.skip(shard.prefix, "skipped", ids[0])) == "ok"
+    assert await perform(calls.pause(shard.prefix, "skipped", "why")) is True
+    assert await perform(calls.resume(shard.prefix, "skipped")) is True
+    beat = calls.heartbeat(shard.prefix, "worker", {"pid": 1}, kept_ms=60_000)
+    assert (await perform(beat)).workers == 1
+    taken = await perform(calls.inspect(shard.prefix, 20, snapshot_decoder(20)))
+    assert [worker.id for worker in taken.workers] == ["worker"]
+    await perform(calls.depart(shard.prefix, "worker"))
+    assert await shard.transport.wait_for_hint(0.01) is True

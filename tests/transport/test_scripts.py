@@ -1,0 +1,418 @@
+"""Do the Lua files keep the rules: contracts true to their builders, bounded work, one word each?"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import redis
+
+from groupqueue.core import calls
+from groupqueue.core.calls import Call, Preference, Settlement
+from groupqueue.core.messages import Envelope, Lease
+from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.transport import scripts
+from tests.servers import Server
+from tests.transport import lua_files
+from tests.transport.shards import Shard, envelope
+
+EVERY_FILE = [(name, False) for name in lua_files.script_names()] + [
+    (name, True) for name in lua_files.include_names()
+]
+each_script = pytest.mark.parametrize("name", lua_files.script_names())
+each_include = pytest.mark.parametrize("name", lua_files.include_names())
+each_file = pytest.mark.parametrize(
+    ("name", "include"), EVERY_FILE, ids=[f"{'includes/' * i}{name}" for name, i in EVERY_FILE]
+)
+
+# Contracts, held against the builders ---------------------------------------------------
+
+LEASES = [Lease(f"group-{n}", 7000 + n, f"{n:032x}", b"", 0, 1, 0, 0, 0) for n in range(2)]
+ENVELOPES = [Envelope(f"{n:032x}", f"group-{n}", n, b"body-%d" % n) for n in range(3)]
+
+# Each builder, called with values that tell what they are; then those values by their name
+# in the header, and per item where the arguments repeat.
+BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, object]]]] = {
+    "publish": (
+        calls.publish("prefix", ENVELOPES, publisher="me", sequence=5, arrival="front"),
+        {"publisher": "me", "sequence": 5, "arrival": "front", "count": 3},
+        [{"group": e.group, "tier": e.tier, "id": e.id, "body": e.body} for e in ENVELOPES],
+    ),
+    "turn": (
+        calls.turn(
+            "prefix",
+            "worker-1",
+            [Settlement.retry(LEASES[0], 1.5, "boom"), Settlement.dead(LEASES[1], "why", "bang")],
+            17,
+            visibility_ms=30_000,
+            preference=Preference(min_tier=1, preferred=9, threshold=3),
+        ),
+        {
+            "worker": "worker-1",
+            "visibility_ms": 30_000,
+            "want": 17,
+            "min_tier": 1,
+            "preferred": 9,
+            "threshold": 3,
+            "settlements": 2,
+        },
+        [
+            {
+                "outcome": outcome,
+                "group": lease.group,
+                "token": lease.token,
+                "id": lease.id,
+                "value": value,
+                "error": error,
+            }
+            for lease, outcome, value, error in (
+                (LEASES[0], "retry", "1500", "boom"),
+                (LEASES[1], "dead", "why", "bang"),
+            )
+        ],
+    ),
+    "claim": (
+        calls.claim("prefix", "worker-1", visibility_ms=30_000, min_tier=2),
+        {"worker": "worker-1", "visibility_ms": 30_000, "min_tier": 2},
+        [],
+    ),
+    "ack": (
+        calls.ack("prefix", LEASES[1]),
+        {"group": "group-1", "token": 7001, "id": LEASES[1].id},
+        [],
+    ),
+    "nack": (
+        calls.nack("prefix", LEASES[1], delay_ms=250, error="boom"),
+        {
+            "group": "group-1",
+            "token": 7001,
+            "id": LEASES[1].id,
+            "delay_ms": 250,
+            "error": "boom",
+        },
+        [],
+    ),
+    "renew": (
+        calls.renew("prefix", LEASES, visibility_ms=30_000),
+        {"visibility_ms": 30_000, "count": 2},
+        [{"group": lease.group, "token": lease.token} for lease in LEASES],
+    ),
+    "recover": (
+        calls.recover("prefix", "worker-1", after_token=7000, cursor="42"),
+        {"worker": "worker-1", "after_token": 7000, "cursor": "42"},
+        [],
+    ),
+    "pause": (calls.pause("prefix", "group-1", "x"), {"group": "group-1", "why": "x"}, []),
+    "resume": (calls.resume("prefix", "group-1"), {"group": "group-1"}, []),
+    "skip": (calls.skip("prefix", "group-1", "an id"), {"group": "group-1", "id": "an id"}, []),
+    "heartbeat": (
+        calls.heartbeat("prefix", "worker-1", {"pid": 7, "host": "here"}, kept_ms=9000),
+        {
+            "worker": "worker-1",
+            "kept_ms": 9000,
+            "schema": calls.SCHEMA_VERSION,
+            "fields": 2,
+        },
+        [{"name": "pid", "value": 7}, {"name": "host", "value": "here"}],
+    ),
+    "depart": (calls.depart("prefix", "worker-1"), {"worker": "worker-1"}, []),
+    "inspect": (calls.inspect("prefix", 20, snapshot_decoder(20)), {"limit": 20}, []),
+}
+
+
+def test_every_script_has_a_builder():
+    assert sorted(BUILT) == lua_files.script_names() == scripts.names()
+
+
+@each_script
+def test_a_builders_arguments_are_those_of_the_scripts_header_in_its_order(name: str):
+    call, fixed, items = BUILT[name]
+    header = lua_files.header(name)
+
+    assert (call.script, call.prefix) == (name, "prefix")
+    assert set(header.fixed) == set(fixed)
+    assert set(header.repeated) == set(items[0] if items else ())
+    expected = [fixed[argument] for argument in header.fixed]
+    expected += [item[argument] for item in items for argument in header.repeated]
+    assert list(call.arguments) == expected
+
+
+@each_script
+def test_a_header_says_what_the_script_is_for_and_keeps(name: str):
+    header = lua_files.header(name)
+
+    assert header.title.startswith(f"{name}: ")
+    assert re.search(r"^KEYS\[1\] prefix ", header.text, re.MULTILINE)
+    assert "KEYS[2]" not in lua_files.read(name)
+    assert re.search(r"^Reply \{", header.text, re.MULTILINE)
+    assert re.search(r"^Keeps: \w", header.text, re.MULTILINE)
+
+
+@each_script
+def test_a_script_uses_every_argument_of_its_header_and_no_other(name: str):
+    numbers = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", lua_files.read(name))}
+
+    assert numbers <= set(range(1, len(lua_files.header(name).fixed) + 1))
+
+
+def test_only_publishing_is_refused_when_memory_is_out():
+    flags = {name: lua_files.header(name).flags for name in lua_files.script_names()}
+
+    assert {name for name, declared in flags.items() if declared == ""} == {"publish"}
+    assert {name for name, declared in flags.items() if declared == "no-writes"} == {"inspect"}
+    assert set(flags.values()) == {"", "no-writes", "allow-oom"}
+
+
+# Rules for the code ---------------------------------------------------------------------
+
+
+@each_file
+def test_a_file_has_at_most_a_hundred_lines_of_code(name: str, include: bool):
+    lines = lua_files.code(lua_files.read(name, include=include)).splitlines()
+
+    assert len([line for line in lines if line.strip()]) <= 100
+
+
+@each_file
+def test_only_bounded_commands_are_sent(name: str, include: bool):
+    text = lua_files.code(lua_files.read(name, include=include))
+    sent = set(re.findall(r'redis\.p?call\("(\w+)"', text))
+
+    assert not sent & {"KEYS", "SCAN", "SSCAN", "ZSCAN", "LRANGE", "SMEMBERS", "HKEYS", "HVALS"}
+    if "HSCAN" in sent:
+        assert name in {"inspect", "recover"}
+    if "HGETALL" in sent:
+        assert name == "inspect"
+
+
+@each_file
+def test_no_number_goes_through_luas_tostring(name: str, include: bool):
+    assert "tostring" not in lua_files.code(lua_files.read(name, include=include))
+
+
+@each_file
+def test_no_other_clock_or_chance_than_the_servers(name: str, include: bool):
+    text = lua_files.code(lua_files.read(name, include=include))
+
+    assert not re.search(r"\bos\.|math\.random", text)
+    assert text.count('"TIME"') == (name == "open_shard")
+
+
+@each_include
+def test_an_include_is_one_function_of_its_name_for_others_to_use(name: str):
+    text = lua_files.code(lua_files.read(name, include=True))
+    functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+
+    assert functions[-1] == name
+    assert lua_files.read(name, include=True).startswith(f"-- {name}: ")
+    for helper in functions[:-1]:
+        for other, is_include in EVERY_FILE:
+            if (other, is_include) != (name, True):
+                theirs = lua_files.code(lua_files.read(other, include=is_include))
+                assert not re.search(rf"\b{helper}\(", theirs), f"{other} uses {helper}"
+
+
+@each_include
+def test_every_include_is_included(name: str):
+    texts = [lua_files.read(other, include=is_include) for other, is_include in EVERY_FILE]
+
+    assert any(f"--@include {name}\n" in text for text in texts)
+
+
+@each_file
+def test_a_file_includes_what_it_calls_and_calls_what_it_includes(name: str, include: bool):
+    text = lua_files.read(name, include=include)
+    included = set(re.findall(r"^--@include (\w+)$", text, re.MULTILINE))
+    called = {
+        other
+        for other in lua_files.include_names()
+        if re.search(rf"(?<![\w.]){other}\(", lua_files.code(text))
+        and not (include and other == name)
+    }
+
+    assert called - included == set()
+    assert included - called == set()
+
+
+@each_script
+def test_no_two_parts_of_a_script_take_the_same_name(name: str):
+    locals_ = re.findall(
+        r"^local (?:function )?([\w, ]+?)(?:\(| =|$)", scripts.load(name).source, re.MULTILINE
+    )
+    names = Counter(part.strip() for found in locals_ for part in found.split(","))
+
+    assert [word for word, times in names.items() if times > 1] == []
+
+
+@each_file
+def test_functions_stay_short(name: str, include: bool):
+    text = lua_files.code(lua_files.read(name, include=include))
+    for found in re.finditer(r"^(?:local )?function [\w.]+.*?^end$", text, re.MULTILINE | re.DOTALL):
+        lines = [line for line in found[0].splitlines() if line.strip()]
+        assert len(lines) <= 45, found[0].splitlines()[0]
+
+
+# Loading ---------------------------------------------------------------------------------
+
+
+@each_script
+def test_a_servers_sha_of_a_script_is_the_one_we_ask_for(
+    server: Server, redis_client: redis.Redis, name: str
+):
+    script = scripts.load(name)
+
+    assert redis_client.script_load(script.source) == script.sha
+    assert script.sha == hashlib.sha1(script.source.encode()).hexdigest()
+
+
+@each_script
+def test_the_first_line_declares_the_flags_unless_the_server_does_not_know_it(name: str):
+    flags = lua_files.header(name).flags
+
+    assert scripts.load(name).source.splitlines()[0] == f"#!lua flags={flags}".removesuffix(
+        " flags="
+    )
+    assert not scripts.load(name, shebang=False).source.startswith("#!")
+    assert scripts.load(name).source.endswith(scripts.load(name, shebang=False).source)
+
+
+@each_script
+def test_an_include_stands_once_before_its_first_use(name: str):
+    source = scripts.load(name).source
+
+    assert "--@include" not in source
+    for function in re.findall(r"^local function (\w+)", source, re.MULTILINE):
+        first = re.search(rf"\b{function}\(", source)
+        assert source[: first.start()].endswith("local function ")
+
+
+def given_files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+    monkeypatch.setattr(scripts, "_read", files.__getitem__)
+
+
+@pytest.fixture
+def _fresh_loader():
+    scripts.load.cache_clear()
+    yield
+    scripts.load.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh_loader")
+class TestLoader:
+    def test_a_circular_include_fails_and_shows_the_circle(self, monkeypatch):
+        given_files(
+            monkeypatch,
+            {
+                "x.lua": "-- FLAGS\n--@include a\n",
+                "includes/a.lua": "--@include b\n",
+                "includes/b.lua": "--@include c\n",
+                "includes/c.lua": "--@include a\n",
+            },
+        )
+
+        with pytest.raises(ValueError, match="a → b → c → a"):
+            scripts.load("x")
+
+    def test_an_include_of_itself_is_circular(self, monkeypatch):
+        files = {"x.lua": "-- FLAGS\n--@include a\n", "includes/a.lua": "--@include a\n"}
+        given_files(monkeypatch, files)
+
+        with pytest.raises(ValueError, match="circular"):
+            scripts.load("x")
+
+    def test_what_two_includes_share_is_there_once(self, monkeypatch):
+        given_files(
+            monkeypatch,
+            {
+                "x.lua": "-- FLAGS\n--@include a\n--@include b\n",
+                "includes/a.lua": "--@include c\nA\n",
+                "includes/b.lua": "--@include c\nB\n",
+                "includes/c.lua": "C\n",
+            },
+        )
+
+        assert scripts.load("x").source == "#!lua\nC\nA\nB\n"
+
+    def test_comments_and_blank_lines_are_not_sent(self, monkeypatch):
+        files = {"x.lua": '-- x\n-- FLAGS no-writes\n\n  -- why\nreturn "--@keep -- this"\n'}
+        given_files(monkeypatch, files)
+
+        assert scripts.load("x").source == '#!lua flags=no-writes\nreturn "--@keep -- this"\n'
+
+    def test_a_script_without_flags_is_an_error_naming_it(self, monkeypatch):
+        given_files(monkeypatch, {"x.lua": "return 1\n"})
+
+        with pytest.raises(ValueError, match=r"x\.lua"):
+            scripts.load("x")
+
+    def test_a_script_that_does_not_exist_is_an_error(self):
+        with pytest.raises(FileNotFoundError):
+            scripts.load("no-such-script")
+
+
+# Bounds, at the largest calls that the builders let pass ------------------------------------
+
+GUARDED_UNPACK = """
+local unbounded = unpack
+local function unpack(values, from, to)
+  from, to = from or 1, to or #values
+  if to - from + 1 > 1000 then error("unpack of " .. (to - from + 1)) end
+  return unbounded(values, from, to)
+end
+"""
+
+
+@pytest.fixture
+def _guarded(monkeypatch: pytest.MonkeyPatch):
+    """Have every script fail that unpacks more than a thousand values at once."""
+    load = scripts.load
+
+    def guarded(name: str, *, shebang: bool = True) -> scripts.Script:
+        first, _, rest = load(name, shebang=True).source.partition("\n")
+        source = f"{first}{GUARDED_UNPACK}{rest}"
+        return scripts.Script(name, source, hashlib.sha1(source.encode()).hexdigest())
+
+    monkeypatch.setattr(scripts, "load", guarded)
+
+
+@pytest.mark.usefixtures("_guarded")
+async def test_no_script_unpacks_more_than_a_thousand_values(real_shard: Shard):
+    shard = real_shard
+    perform = shard.transport.perform
+    await shard.transport.publish_envelopes([envelope("one") for _ in range(1000)])
+    for number in range(3):
+        many = [envelope(f"group-{n}", tier=n % 5) for n in range(1000)]
+        await shard.transport.publish_envelopes(many)
+        assert shard.depth("group-0") == number + 1
+    finished: list[Settlement] = []
+    for end in (
+        Settlement.ack,
+        lambda lease: Settlement.retry(lease, 0, "boom"),
+        lambda lease: Settlement.dead(lease, "why"),
+        Settlement.release,
+        lambda lease: Settlement.halt(lease, "why"),
+    ):
+        turned = await shard.transport.turn("worker", finished, 400, visibility=60)
+        assert {settled.word for settled in turned.settled} <= {"ok"}
+        assert len(turned.leases) == 400
+        assert await shard.transport.renew(turned.leases, 60) == []
+        finished = [end(lease) for lease in turned.leases]
+    await shard.transport.turn("worker", finished, 0, visibility=60)
+    await shard.transport.turn("worker", [], 400, visibility=60)
+    assert await shard.transport.recover("worker", 0) == 400
+    await perform(calls.inspect(shard.prefix, 200, snapshot_decoder(200)))
+
+
+@pytest.mark.usefixtures("_guarded")
+async def test_the_guard_of_the_test_above_would_notice(real_shard: Shard, monkeypatch):
+    call = calls.publish(
+        real_shard.prefix, [envelope("one")] * 1000, publisher="p", sequence=1
+    )
+    arguments = [*call.arguments[:3], 1001, *call.arguments[4:], *call.arguments[4:8]]
+    too_many = Call("publish", call.prefix, arguments, call.decode, repeatable=False)
+
+    with pytest.raises(Exception, match="unpack of 1001"):
+        await real_shard.transport.perform(too_many)

@@ -1,0 +1,328 @@
+"""How do the tests' handlers behave, well and badly?
+
+Each leaves a trace when it starts and, unless it comes to grief, when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, transaction
+
+from groupqueue import Delivery, Reject, Retry, handler, publish, signals
+from tests.servers import wait_until
+from tests.worker.plan import current_plan
+from tests.worker.traces import Traces
+
+EVERY_GATE = "every"
+PLAN = current_plan()
+PLAN.apply_constants()
+traces = Traces(PLAN.directory)
+
+# Longer than any test waits: a handler at a gate that stays shut ends with its test.
+PATIENCE_SECONDS = 60.0
+
+
+def at_gate(delivery: Delivery) -> bool:
+    """Say whether the gate that the message names is open."""
+    names = (delivery.payload.get("gate", "gate"), EVERY_GATE)
+    return any((Path(PLAN.directory) / f"gate-{name}").exists() for name in names)
+
+
+# Well-behaved ------------------------------------------------------------------------------
+
+
+@handler("note")
+def note(delivery: Delivery) -> None:
+    """Do nothing but say so."""
+    traces.leave("started", delivery)
+    traces.leave("ended", delivery)
+
+
+@handler("note.async")
+async def note_async(delivery: Delivery) -> None:
+    """Do nothing but say so, with a pause in which the others have their turn."""
+    traces.leave("started", delivery)
+    await asyncio.sleep(0)
+    traces.leave("ended", delivery)
+
+
+@handler("gate")
+def gate(delivery: Delivery) -> None:
+    """Wait until the test opens the gate."""
+    traces.leave("started", delivery)
+    wait_until(lambda: at_gate(delivery), "the gate", seconds=PATIENCE_SECONDS)
+    traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
+
+
+@handler("gate.async")
+async def gate_async(delivery: Delivery) -> None:
+    """Wait until the test opens the gate, on the event loop."""
+    traces.leave("started", delivery)
+    while not at_gate(delivery):
+        await asyncio.sleep(0.01)
+    traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
+
+
+@handler("meet")
+def meet(delivery: Delivery) -> None:
+    """Wait until the handlers of all the groups have started: only in parallel can it end."""
+    traces.leave("started", delivery)
+    traces.wait_for("started", delivery.payload["parties"], topic="meet")
+    traces.leave("ended", delivery)
+
+
+@handler("meet.async")
+async def meet_async(delivery: Delivery) -> None:
+    """The same on the event loop."""
+    traces.leave("started", delivery)
+    while len(traces.all("started", topic="meet.async")) < delivery.payload["parties"]:
+        await asyncio.sleep(0.01)
+    traces.leave("ended", delivery)
+
+
+@handler("work")
+def work(delivery: Delivery) -> None:
+    """Take a while, as real work does."""
+    traces.leave("started", delivery)
+    time.sleep(delivery.payload["seconds"])
+    traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
+
+
+@handler("mind_lease")
+def mind_lease(delivery: Delivery) -> None:
+    """Go on until the lease is lost, as a careful handler would."""
+    traces.leave("started", delivery)
+    wait_until(lambda: delivery.lease_lost, "the loss of the lease", seconds=PATIENCE_SECONDS)
+    traces.leave("gave way", delivery)
+
+
+@handler("relay")
+def relay(delivery: Delivery) -> None:
+    """Publish a message to another queue."""
+    traces.leave("started", delivery)
+    publish("note", {"n": delivery.payload["n"]}, group="relayed", queue=delivery.payload["to"])
+    traces.leave("ended", delivery)
+
+
+@handler("read_input")
+def read_input(delivery: Delivery) -> None:
+    """Read standard input, which is nobody's to read."""
+    traces.leave("ended", delivery, read=sys.stdin.read())
+
+
+# Failing -----------------------------------------------------------------------------------
+
+
+def fails_now(delivery: Delivery) -> bool:
+    """Say whether this attempt is one of those that fail; all are unless `times` is given."""
+    return delivery.attempt <= delivery.payload.get("times", sys.maxsize)
+
+
+@handler("fail")
+def fail(delivery: Delivery) -> None:
+    """Raise an error."""
+    traces.leave("started", delivery)
+    if fails_now(delivery):
+        raise RuntimeError("out of paint")
+    traces.leave("ended", delivery)
+
+
+@handler("fail.async")
+async def fail_async(delivery: Delivery) -> None:
+    """Raise an error on the event loop."""
+    traces.leave("started", delivery)
+    await asyncio.sleep(0)
+    if fails_now(delivery):
+        raise RuntimeError("out of paint")
+    traces.leave("ended", delivery)
+
+
+@handler("fail.twice", max_attempts=2, on_exhausted="dead_letter")
+def fail_twice(delivery: Delivery) -> None:
+    """Raise an error, under a policy of its own."""
+    traces.leave("started", delivery)
+    raise RuntimeError("out of paint")
+
+
+@handler("steer")
+def steer(delivery: Delivery) -> None:
+    """Raise what the message asks for."""
+    traces.leave("started", delivery)
+    if fails_now(delivery):
+        raise steering(delivery.payload)
+    traces.leave("ended", delivery)
+
+
+@handler("steer.async")
+async def steer_async(delivery: Delivery) -> None:
+    """The same on the event loop."""
+    traces.leave("started", delivery)
+    if fails_now(delivery):
+        raise steering(delivery.payload)
+    traces.leave("ended", delivery)
+
+
+class Unprintable(Exception):
+    """An error that cannot even be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words for it")
+
+
+def steering(payload: dict[str, Any]) -> BaseException:
+    """Return the exception that the message asks for."""
+    kinds: dict[str, BaseException] = {
+        "exit": SystemExit(3),
+        "reject": Reject("no such order"),
+        "retry": Retry(delay=payload.get("delay")),
+        "cancelled": asyncio.CancelledError("from inside"),
+        "interrupt": KeyboardInterrupt(),
+        "unprintable": Unprintable(),
+    }
+    return kinds[payload["error"]]
+
+
+@handler("crash")
+def crash(delivery: Delivery) -> None:
+    """Take the process down, once as many others as the message says are at their gates."""
+    traces.leave("started", delivery)
+    if delivery.crashes == 0:
+        traces.wait_for("started", delivery.payload.get("beside", 0), topic="gate")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("crash.once")
+def crash_once(delivery: Delivery) -> None:
+    """Take the process down, but not the second one."""
+    traces.leave("started", delivery)
+    if delivery.crashes == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    traces.leave("ended", delivery)
+
+
+@handler("overrun", timeout=0.3)
+def overrun(delivery: Delivery) -> None:
+    """Run out of time, in the first deliveries or in all."""
+    traces.leave("started", delivery)
+    if delivery.deliveries <= delivery.payload.get("times", sys.maxsize):
+        time.sleep(PATIENCE_SECONDS)
+    traces.leave("ended", delivery)
+
+
+@handler("freeze")
+def freeze(delivery: Delivery) -> None:
+    """Sleep with the interpreter's lock in hand: no other thread of the process can run."""
+    traces.leave("started", delivery)
+    ctypes.PyDLL(None).sleep(int(PATIENCE_SECONDS))
+
+
+# With a database -----------------------------------------------------------------------------
+
+
+def query(sql: str) -> Any:
+    """Return the first value of a query."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+
+@handler("database.leave_open")
+def leave_open(delivery: Delivery) -> None:
+    """Leave a transaction open, with a row in it that must not stay."""
+    traces.leave("started", delivery)
+    transaction.atomic().__enter__()
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO notes (n) VALUES (1)")
+    traces.leave("ended", delivery)
+
+
+@handler("database.autocommit_off")
+def autocommit_off(delivery: Delivery) -> None:
+    """Leave autocommit off, with a row that was never committed."""
+    traces.leave("started", delivery)
+    transaction.set_autocommit(False)
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO notes (n) VALUES (1)")
+    traces.leave("ended", delivery)
+
+
+@handler("database.look")
+def look(delivery: Delivery) -> None:
+    """Tell in which state the connection was found, and how many rows there are."""
+    found = {"in_transaction": connection.in_atomic_block, "rows": query("SELECT COUNT(*) FROM notes")}
+    traces.leave("ended", delivery, autocommit=connection.get_autocommit(), **found)
+
+
+@handler("database.look.async")
+async def look_async(delivery: Delivery) -> None:
+    """The same from the event loop."""
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(look)(delivery)
+
+
+@handler("database.leave_open.async")
+async def leave_open_async(delivery: Delivery) -> None:
+    """Leave a transaction open, from the event loop."""
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(leave_open)(delivery)
+
+
+@handler("database.identify")
+def identify(delivery: Delivery) -> None:
+    """Tell which session of PostgreSQL this is."""
+    traces.leave("ended", delivery, session=query("SELECT pg_backend_pid()"))
+
+
+@handler("database.identify.async")
+async def identify_async(delivery: Delivery) -> None:
+    """The same from the event loop."""
+    from asgiref.sync import sync_to_async
+
+    await sync_to_async(identify)(delivery)
+
+
+# Everything that is told ----------------------------------------------------------------------
+
+
+def receive(event: str) -> Any:
+    """Return a receiver that leaves a trace with the signal's plain arguments."""
+
+    def receiver(sender: Any, signal: Any, delivery: Any = None, **arguments: Any) -> None:
+        plain = {
+            name: value if isinstance(value, int | float | str | None) else repr(value)
+            for name, value in arguments.items()
+        }
+        sender_name = getattr(sender, "topic", None) or getattr(sender, "__name__", repr(sender))
+        names = sorted(arguments) + ["delivery"] * (delivery is not None)
+        traces.leave(event, delivery, sender=sender_name, arguments=names, **plain)
+
+    return receiver
+
+
+RECEIVERS = {
+    name: receive(name)
+    for name in (
+        "message_published",
+        "message_started",
+        "message_succeeded",
+        "message_failed",
+        "message_dead",
+        "group_halted",
+        "lease_lost",
+        "worker_started",
+        "worker_stopping",
+        "worker_stopped",
+    )
+}
+for signal_name, signal_receiver in RECEIVERS.items():
+    getattr(signals, signal_name).connect(signal_receiver)

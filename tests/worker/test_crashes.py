@@ -1,0 +1,236 @@
+"""What becomes of messages, groups and processes when a worker dies or falls silent?"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.servers import wait_until
+from tests.worker.stage import Stage
+from tests.worker.traces import by_group, without_repeats
+
+
+def test_the_messages_of_a_killed_process_are_handled_again_and_nothing_is_lost(
+    stage: Stage,
+) -> None:
+    stage.publish("gate", "held", n=0)
+    stage.publish_numbered("note", ["held"], 3)
+    stage.work("--processes", 2)
+    [victim] = stage.wait_for_started(group="held")
+    os.kill(victim.pid, signal.SIGKILL)
+
+    stage.publish_numbered("note", ["other"], 10)
+    assert [trace.n for trace in stage.wait_for_ended(10, group="other")] == list(range(10))
+
+    stage.open_gate()
+    again = stage.wait_for_started(2, group="held", topic="gate")[1]
+    assert (again.id, again.deliveries, again.crashes, again.attempt) == (victim.id, 2, 1, 1)
+    assert again.token > victim.token
+    after = stage.wait_for_ended(3, group="held", topic="note")
+    assert [trace.n for trace in after] == [0, 1, 2]
+    assert [trace.crashes for trace in after] == [0, 0, 0]
+    stage.wait_until_drained()
+
+
+def test_a_killed_process_is_replaced(stage: Stage) -> None:
+    worker = stage.work("--processes", 2)
+    first, second = stage.wait_for_processes(2)
+
+    os.kill(first, signal.SIGKILL)
+
+    third = stage.wait_for_processes(3)[2]
+    assert third not in (first, second)
+    worker.signal()
+    assert worker.wait() == 0
+    assert "a worker process died (signal SIGKILL); it is replaced" in worker.log
+    assert "1 restart" in worker.printed
+
+
+def test_every_message_is_handled_in_order_while_processes_are_killed(stage: Stage) -> None:
+    groups = [f"g{number}" for number in range(12)]
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=100)
+    stage.publish_numbered("note", groups, 40)
+    stage.work("--processes", 2, "--concurrency", 3)
+    for killed in range(4):
+        pid = stage.wait_for_processes(2 + killed)[-1]
+        stage.traces.wait_for("ended", (killed + 1) * 40)
+        os.kill(pid, signal.SIGKILL)
+
+    stage.wait_until_drained(seconds=60)
+
+    for traces in by_group(stage.traces.all("ended")).values():
+        assert without_repeats(trace.n for trace in traces) == list(range(40))
+
+
+def test_without_their_supervisor_processes_finish_what_they_have_and_leave(stage: Stage) -> None:
+    stage.publish("gate")
+    stage.publish("note")
+    worker = stage.work("--processes", 2)
+    stage.wait_for_processes(2)
+    stage.wait_for_started(topic="gate")
+
+    worker.kill_supervisor()
+    reasons = {trace.reason for trace in stage.traces.wait_for("worker_stopping", 2)}
+    stage.open_gate()
+    worker.wait_until_gone()
+
+    assert reasons == {"supervisor gone"}
+    assert len(stage.traces.all("ended", topic="gate")) == 1
+    assert stage.traces.all("started", topic="note") == []
+    assert stage.backlog() == 1
+
+
+def test_a_process_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes(
+    stage: Stage,
+) -> None:
+    stage.publish("gate", n=0)
+    stage.publish_numbered("note", ["g"], 3)
+    sleeper = stage.work()
+    [first] = stage.wait_for_started(topic="gate")
+    os.kill(first.pid, signal.SIGSTOP)
+    other = stage.work()
+
+    second = stage.wait_for_started(2, topic="gate")[1]
+    assert second.pid != first.pid
+    assert second.token > first.token
+    os.kill(first.pid, signal.SIGCONT)
+    lost = stage.traces.wait_for("lease_lost")[0]
+    assert (lost.pid, lost.token, lost.id) == (first.pid, first.token, first.id)
+
+    # The first one finishes while the second still holds the group.
+    stage.open_gate()
+    stage.wait_until_drained()
+
+    ended = stage.wait_for_ended(2, topic="gate")
+    assert {trace.pid: trace.lease_lost for trace in ended} == {first.pid: True, second.pid: False}
+    notes = stage.traces.all("ended", topic="note")
+    assert [trace.n for trace in notes] == [0, 1, 2]
+    assert "lease lost" in sleeper.log
+    assert "lease lost" not in other.log
+    assert stage.snapshot().counters["acked"] == 4
+
+
+def test_a_late_result_pops_nothing_from_a_group_that_has_moved_on(stage: Stage) -> None:
+    stage.publish("gate", n=0)
+    stage.publish("gate", n=1, gate="second")
+    sleeper = stage.work()
+    [first] = stage.wait_for_started(n=0)
+    os.kill(first.pid, signal.SIGSTOP)
+    stage.work()
+    stage.wait_for_started(2, n=0)
+    stage.open_gate()
+    [head] = stage.wait_for_started(n=1)
+
+    os.kill(first.pid, signal.SIGCONT)
+    stage.wait_for_ended(2, n=0)
+    wait_until(lambda: "the result was dropped" in sleeper.log, "word of the stale result")
+
+    assert stage.group().head_id == head.id
+    assert stage.group().token == head.token
+    stage.open_gate("second")
+    stage.wait_until_drained()
+    assert len(stage.traces.all("ended", n=1)) == 1
+
+
+@pytest.mark.parametrize("on_exhausted", ["halt", "dead_letter"])
+def test_a_message_that_kills_every_process_is_exhausted_as_poison(
+    stage: Stage, on_exhausted: str
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2, ON_EXHAUSTED=on_exhausted)
+    poison = stage.publish("crash", "poisoned")
+    stage.publish("note", "poisoned")
+    stage.publish_numbered("note", ["other"], 3)
+    stage.work()
+
+    stage.wait_for_ended(3, group="other")
+    if on_exhausted == "halt":
+        [told] = stage.traces.wait_for("group_halted")
+        held = stage.wait_until(lambda snapshot: snapshot.held, "a halted group").held[0]
+        assert (held.group, held.state, held.held_reason) == ("poisoned", "halted", "poison")
+        assert "2 workers died or fell silent" in held.last_error
+        assert held.head_id == poison
+        assert stage.traces.all("ended", group="poisoned") == []
+    else:
+        [told] = stage.traces.wait_for("message_dead")
+        stage.wait_for_ended(group="poisoned", topic="note")
+        [letter] = stage.dead_letters()
+        assert letter["reason"] == "poison"
+        assert poison in letter["element"]
+    assert (told.id, told.reason) == (poison, "poison")
+    crashes = [trace.crashes for trace in stage.traces.all("started", topic="crash")]
+    assert crashes == [0, 1]
+
+
+def test_messages_beside_one_that_kills_its_process_are_not_taken_for_poison(
+    stage: Stage,
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2)
+    stage.publish("crash", "poisoned", beside=3)
+    innocents = [f"innocent{number}" for number in range(3)]
+    for group in innocents:
+        stage.publish("gate", group)
+    stage.work("--concurrency", 4)
+    stage.traces.wait_for("group_halted", group="poisoned", seconds=30)
+
+    stage.open_gate()
+    stage.wait_for_ended(3, topic="gate")
+
+    assert [trace.group for trace in stage.traces.all("group_halted")] == ["poisoned"]
+
+
+def test_many_messages_that_each_kill_a_process_do_not_end_the_worker(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2)
+    deadly = [f"deadly{number}" for number in range(8)]
+    stage.publish_numbered("crash.once", deadly, 1)
+    stage.publish("note", "after", priority=0)
+    worker = stage.work()
+
+    ended = stage.wait_for_ended(9, seconds=60)
+
+    assert {trace.group for trace in ended} == {*deadly, "after"}
+    worker.signal()
+    assert worker.wait() == 0
+
+
+def test_a_handler_out_of_time_costs_its_process_and_counts_a_crash(stage: Stage) -> None:
+    stage.publish("overrun", "slow", times=1)
+    worker = stage.work()
+    [first] = stage.wait_for_started(group="slow")
+
+    second = stage.wait_for_started(2, group="slow")[1]
+
+    assert second.pid != first.pid
+    assert (second.id, second.crashes, second.attempt) == (first.id, 1, 1)
+    stage.wait_for_ended(group="slow")
+    failed = stage.traces.all("message_failed", group="slow")
+    assert [trace.token for trace in failed] == [first.token]
+    assert "TimeoutError" in failed[0].error
+    assert "a handler ran out of time" in worker.log
+
+
+def test_handlers_beside_one_out_of_time_finish_and_are_acknowledged(stage: Stage) -> None:
+    stage.publish("gate", "patient")
+    stage.work("--concurrency", 2)
+    [patient] = stage.wait_for_started(group="patient")
+    stage.publish("overrun", "slow", times=1)
+    stage.traces.wait_for("worker_stopping")
+
+    stage.open_gate()
+    stage.wait_for_ended(group="slow", topic="overrun")
+
+    [ended] = stage.traces.all("ended", group="patient")
+    assert (ended.pid, ended.deliveries) == (patient.pid, 1)
+    assert len(stage.traces.all("started", group="patient")) == 1
+
+
+def test_a_message_that_is_always_out_of_time_is_exhausted(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2)
+    stage.publish("overrun", "slow")
+    stage.work()
+
+    [halted] = stage.traces.wait_for("group_halted", group="slow", seconds=30)
+
+    assert halted.reason == "poison"
+    assert len(stage.traces.all("started", group="slow")) == 2

@@ -1,0 +1,111 @@
+"""Are the messages of a group handled in order and one at a time, and groups in parallel?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers import Server, wait_until
+from tests.worker.stage import Stage
+from tests.worker.traces import Trace, by_group
+
+GROUPS = [f"g{number}" for number in range(40)]
+
+
+@pytest.mark.parametrize("topic", ["note", "note.async"])
+def test_every_group_is_handled_in_order_and_one_message_at_a_time(
+    stage: Stage, topic: str
+) -> None:
+    stage.work("--processes", 2, "--concurrency", 4)
+    stage.wait_for_processes(2)
+    stage.publish_numbered(topic, GROUPS, 15)
+
+    ended = by_group(stage.wait_for_ended(len(GROUPS) * 15))
+
+    assert {group: [trace.n for trace in traces] for group, traces in ended.items()} == {
+        group: list(range(15)) for group in GROUPS
+    }
+    started = by_group(stage.traces.all("started"))
+    for group in GROUPS:
+        assert_one_at_a_time(started[group], ended[group])
+    assert len({trace.pid for traces in ended.values() for trace in traces}) == 2
+    assert stage.backlog() == 0
+
+
+@pytest.mark.parametrize("topic", ["meet", "meet.async"])
+def test_different_groups_are_handled_in_parallel(stage: Stage, topic: str) -> None:
+    for group in ("g1", "g2", "g3", "g4"):
+        stage.publish(topic, group, parties=4)
+    stage.work("--processes", 2, "--concurrency", 2)
+
+    ended = stage.wait_for_ended(4)
+
+    assert len({trace.pid for trace in ended}) == 2
+
+
+def test_async_handlers_of_one_process_share_one_event_loop(stage: Stage) -> None:
+    for group in ("g1", "g2", "g3"):
+        stage.publish("meet.async", group, parties=3)
+    stage.work("--concurrency", 3)
+
+    ended = stage.wait_for_ended(3)
+
+    assert len({(trace.pid, trace.thread) for trace in ended}) == 1
+
+
+def test_a_waiting_async_handler_does_not_hold_up_a_sync_one(stage: Stage) -> None:
+    stage.publish("gate.async", "slow")
+    stage.work("--concurrency", 2)
+    stage.wait_for_started(group="slow")
+
+    stage.publish("note", "quick")
+
+    stage.wait_for_ended(group="quick")
+    stage.open_gate()
+    stage.wait_for_ended(group="slow")
+
+
+def test_several_queues_are_worked_on_at_once(stage: Stage) -> None:
+    stage.add_queue(f"{stage.queue}.second")
+    stage.publish("meet", "g1", parties=2)
+    stage.publish("meet", "g2", parties=2, queue=f"{stage.queue}.second")
+    stage.work("--concurrency", 2, queues=[stage.queue, f"{stage.queue}.second"])
+
+    stage.wait_for_ended(2)
+
+    wait_until(lambda: stage.backlog(f"{stage.queue}.second") == 0, "an empty second queue")
+    stage.wait_until_drained()
+
+
+def test_queues_on_two_servers_are_worked_on_at_once(stage: Stage, own_server: Server) -> None:
+    stage.add_queue("elsewhere", CONNECTION=own_server.url)
+    stage.publish("meet", "g1", parties=2)
+    stage.publish("meet", "g2", parties=2, queue="elsewhere")
+    stage.work("--concurrency", 2, queues=[stage.queue, "elsewhere"])
+
+    stage.wait_for_ended(2)
+
+    wait_until(lambda: stage.backlog("elsewhere") == 0, "an empty queue on the second server")
+    stage.wait_until_drained()
+
+
+def test_a_dead_server_does_not_hold_up_the_queue_on_another(
+    stage: Stage, own_server: Server
+) -> None:
+    stage.add_queue("elsewhere", CONNECTION=own_server.url)
+    own_server.kill()
+    stage.publish_numbered("note", ["g1", "g2"], 20)
+    stage.work(queues=[stage.queue, "elsewhere"])
+
+    ended = by_group(stage.wait_for_ended(40))
+
+    assert [trace.n for trace in ended["g1"]] == list(range(20))
+    own_server.start()
+    stage.publish("note", "g3", queue="elsewhere")
+    stage.wait_for_ended(group="g3")
+
+
+def assert_one_at_a_time(started: list[Trace], ended: list[Trace]) -> None:
+    """Each message has ended before the next one starts."""
+    ends = {trace.id: trace.at for trace in ended}
+    for before, after in zip(started, started[1:], strict=False):
+        assert ends[before.id] <= after.at, (before, after)
