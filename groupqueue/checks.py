@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.core import checks
+from django.core.cache import DEFAULT_CACHE_ALIAS
 from django.utils.module_loading import import_string
 
 from groupqueue import conf, handlers
@@ -88,6 +89,23 @@ def check_embedded(**_kwargs: Any) -> Messages:
         )
         for config in _configs()
         if conf.connection_kind(config.connection) == "embedded" and not conf.is_debug()
+    ]
+
+
+@checks.register(TAG, deploy=True)
+def check_shared_cache(**_kwargs: Any) -> Messages:
+    """W005: the queue lives in the database of the project's default cache."""
+    return [
+        checks.Warning(
+            f"queue {config.name!r} shares its Redis database with the cache 'default'",
+            hint=(
+                "cache.clear() empties the whole database, messages included. Give the queue a"
+                " database of its own, or silence this if nothing ever clears the cache."
+            ),
+            id=f"{TAG}.W005",
+        )
+        for config in _configs()
+        if config.connection == DEFAULT_CACHE_ALIAS
     ]
 
 

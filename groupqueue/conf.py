@@ -45,7 +45,6 @@ class QueueConfig:
     max_payload_bytes: int
     codec: Codec = field(repr=False)
     handler_timeout: float | None
-    admin_payloads: bool
 
 
 class Fault(NamedTuple):
@@ -230,7 +229,6 @@ KEYS: Mapping[str, Key] = {
     "HANDLER_TIMEOUT": Key(
         None, values.optional(values.seconds), "seconds a handler may take; None for no limit"
     ),
-    "ADMIN_PAYLOADS": Key(False, values.boolean, "whether the admin shows payloads"),
 }
 
 
@@ -327,7 +325,6 @@ def _config(name: str, given: Mapping[str, Any]) -> QueueConfig:
         max_payload_bytes=given["MAX_PAYLOAD_BYTES"],
         codec=given["CODEC"],
         handler_timeout=given["HANDLER_TIMEOUT"],
-        admin_payloads=given["ADMIN_PAYLOADS"],
     )
 
 

@@ -80,7 +80,7 @@ class Handler(Generic[R_co]):
             result.close()
             raise HandlerError(
                 f"{self!r} returned a coroutine but is not declared with async def:"
-                " put @handler below its other decorators"
+                " one of its decorators must be made async as well"
             )
         return result
 

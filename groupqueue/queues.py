@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from groupqueue import conf
 from groupqueue.core import calls
 from groupqueue.core.keys import shard_prefix
@@ -9,12 +11,18 @@ from groupqueue.core.messages import checked_group
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
 from groupqueue.transport import connections
 
+T = TypeVar("T")
+
 LONGEST_LIST = 200
 
 
-def get_queue(name: str = "default") -> Queue:
-    """Return the queue of that name; raises UnknownQueue when it is not configured."""
-    return Queue(conf.get_config(name).name)
+def get_queue(name: str = "default", *, patient: bool = True) -> Queue:
+    """Return the queue of that name; raises UnknownQueue when it is not configured.
+
+    With `patient=False` its methods give up within two seconds when Redis does not
+    answer, for those who wait in front of a page.
+    """
+    return Queue(conf.get_config(name).name, patient=patient)
 
 
 class Queue:
@@ -24,28 +32,21 @@ class Queue:
     twin with the prefix `a`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, patient: bool = True) -> None:
         """Use `get_queue`, which checks the name."""
         self.name = name
+        self._patient = patient
         self.prefix = shard_prefix(name)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
 
-    def snapshot(self, *, limit: int = 20, patient: bool = True) -> Snapshot:
+    def snapshot(self, *, limit: int = 20) -> Snapshot:
         """Return tiers, the groups worth a look (`limit` per list) and workers.
 
-        One round trip, whose cost does not grow with the number of groups. With
-        `patient=False` it gives up within two seconds when Redis does not answer.
+        One round trip, whose cost does not grow with the number of groups.
         """
-        call = self._snapshot_call(limit)
-        if patient:
-            return connections.get_transport(self.name).perform(call)
-        transport = connections.new_transport(self.name, patient=False)
-        try:
-            return transport.perform(call)
-        finally:
-            transport.close()
+        return self._perform(self._snapshot_call(limit))
 
     async def asnapshot(self, *, limit: int = 20) -> Snapshot:
         """See `snapshot`."""
@@ -57,7 +58,7 @@ class Queue:
         A running delivery may finish. A group without messages can be paused as well:
         what is published to it waits.
         """
-        return connections.get_transport(self.name).perform(self._pause_call(group, why))
+        return self._perform(self._pause_call(group, why))
 
     async def apause(self, group: str, why: str = "") -> bool:
         """See `pause`."""
@@ -70,7 +71,7 @@ class Queue:
 
         The head of a halted group is tried again, with a new set of attempts.
         """
-        return connections.get_transport(self.name).perform(self._resume_call(group))
+        return self._perform(self._resume_call(group))
 
     async def aresume(self, group: str) -> bool:
         """See `resume`."""
@@ -81,13 +82,22 @@ class Queue:
 
         Returns "ok", "leased" (a worker has it) or "moved" (it is not the head).
         """
-        return connections.get_transport(self.name).perform(self._skip_call(group, message_id))
+        return self._perform(self._skip_call(group, message_id))
 
     async def askip(self, group: str, message_id: str) -> str:
         """See `skip`."""
         return await connections.get_async_transport(self.name).perform(
             self._skip_call(group, message_id)
         )
+
+    def _perform(self, call: calls.Call[T]) -> T:
+        if self._patient:
+            return connections.get_transport(self.name).perform(call)
+        transport = connections.new_transport(self.name, patient=False)
+        try:
+            return transport.perform(call)
+        finally:
+            transport.close()
 
     def _snapshot_call(self, limit: int) -> calls.Call[Snapshot]:
         bounded = min(max(limit, 1), LONGEST_LIST)

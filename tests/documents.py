@@ -1,4 +1,4 @@
-"""What do the Markdown pages say? Their tables, code blocks and links, for tests to hold them to."""
+"""What do the Markdown pages say? Their tables, code blocks and links, for tests to check."""
 
 from __future__ import annotations
 
@@ -79,6 +79,4 @@ def links(page: Path) -> Iterator[str]:
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, made as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-    }
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -267,3 +267,21 @@ def test_a_server_that_does_not_answer_is_a_warning(settings: Settings) -> None:
 
     assert ids(messages) == ["groupqueue.W004"]
     assert messages[0].msg.startswith("the server of queue 'default' could not be checked: Redis")
+
+
+def test_a_queue_in_the_default_caches_database_is_warned_of_before_deployment(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.CACHES = {"default": DJANGO_REDIS, "queues": DJANGO_REDIS}
+    settings.GROUPQUEUE = {
+        "default": {"CONNECTION": "default"},
+        "other": {"CONNECTION": "queues"},
+    }
+    monkeypatch.setattr(servers, "findings", lambda _queue: [])
+
+    (message,) = checked(deploy=True)
+
+    assert message.id == "groupqueue.W005"
+    assert "'default' shares its Redis database" in message.msg
+    assert message.hint is not None and "cache.clear()" in message.hint
+    assert checked() == []

@@ -60,7 +60,6 @@ def test_a_connection_is_all_a_queue_needs(settings: Settings) -> None:
     assert config.max_payload_bytes == 2**20
     assert isinstance(config.codec, JSONCodec)
     assert config.handler_timeout is None
-    assert config.admin_payloads is False
 
 
 def test_every_key_arrives_in_its_field(settings: Settings) -> None:
@@ -79,7 +78,6 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
         MAX_PAYLOAD_BYTES=100,
         CODEC=f"{__name__}.OwnCodec",
         HANDLER_TIMEOUT=0.5,
-        ADMIN_PAYLOADS=True,
     )
 
     assert config.visibility_timeout == 60.0
@@ -96,7 +94,6 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
     assert config.max_payload_bytes == 100
     assert isinstance(config.codec, OwnCodec)
     assert config.handler_timeout == 0.5
-    assert config.admin_payloads is True
 
 
 def test_the_test_of_every_key_knows_every_key() -> None:
@@ -115,7 +112,6 @@ def test_the_test_of_every_key_knows_every_key() -> None:
         "MAX_PAYLOAD_BYTES",
         "CODEC",
         "HANDLER_TIMEOUT",
-        "ADMIN_PAYLOADS",
     }
 
 
@@ -166,7 +162,6 @@ SECONDS = "must be a positive number of seconds, not"
         ("MAX_PAYLOAD_BYTES", 0, "must be an integer from 1 to 268435456, not 0"),
         ("MAX_PAYLOAD_BYTES", 2**40, "must be an integer from 1 to 268435456, not 1099511627776"),
         ("HANDLER_TIMEOUT", 0, f"{SECONDS} 0"),
-        ("ADMIN_PAYLOADS", 1, "must be True or False, not 1"),
         ("BACKOFF", 1, "must be (base, cap) or {'base': …, 'cap': …} in seconds, not 1"),
         ("BACKOFF", "10", "must be (base, cap) or {'base': …, 'cap': …} in seconds, not '10'"),
         ("BACKOFF", (1, 2, 3), "must be (base, cap) or {'base': …, 'cap': …} in seconds, not (1"),

@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 import io
+import itertools
 import re
 import tokenize
 from pathlib import Path
@@ -208,7 +209,7 @@ def _declared_signals() -> dict[str, set[str]]:
     """Return the arguments of each signal, from the text behind its declaration."""
     texts: dict[str, str] = {}
     body = ast.parse(inspect.getsource(signals)).body
-    for declaration, explanation in zip(body, body[1:], strict=False):
+    for declaration, explanation in itertools.pairwise(body):
         if isinstance(declaration, ast.Assign) and isinstance(explanation, ast.Expr):
             [name] = [target.id for target in declaration.targets if isinstance(target, ast.Name)]
             if isinstance(getattr(signals, name), Signal):

@@ -210,7 +210,7 @@ def test_a_coroutine_that_a_decorator_hid_does_not_pass_for_success() -> None:
     @hiding
     async def order_paid(delivery: Delivery) -> None: ...
 
-    with pytest.raises(HandlerError, match="put @handler below its other decorators"):
+    with pytest.raises(HandlerError, match="one of its decorators must be made async"):
         order_paid(a_delivery())
 
 

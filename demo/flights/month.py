@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from demo.flights.fresh import DemoFailed, fresh_directory
 from demo.flights.handlers import flight_departed
@@ -12,14 +12,20 @@ from demo.flights.models import Aircraft
 from demo.flights.programs import Program
 from demo.flights.progress import Progress
 from demo.flights.record import out_of_order
-from demo.flights.timetable import NotATimetable, RejectedRow, read_rows, tier_of
+from demo.flights.timetable import Flight, NotATimetable, RejectedRow, read_rows, tier_of
 from groupqueue import get_queue
 from groupqueue.core.snapshot import Snapshot
-from groupqueue.exceptions import GroupQueueError
+from groupqueue.exceptions import GroupQueueError, ServerUnavailable
 
 PROCESSES = 2
-# Eight flights under way at once, though SQLite lets one of them write at a time.
-CONCURRENCY = 4
+# Eight flights under way at once, though SQLite lets one of them write at a time. Should
+# this process be killed, the workers do not stay for ever.
+WORKERS = (
+    "run_group_workers",
+    *("--processes", str(PROCESSES)),
+    *("--concurrency", "4"),
+    *("--max-seconds", "1800"),
+)
 START_SECONDS = 60.0
 LOOK_EVERY_SECONDS = 0.1
 EXAMPLES = 3
@@ -41,31 +47,34 @@ class Result:
     messages_per_second: float = 0.0
 
 
-@dataclass(slots=True, kw_only=True)
 class Month:
     """One run: publish while workers consume, then compare with the file."""
 
-    progress: Progress
-    patience_seconds: float
-    """How long nothing may be handled before the run is given up."""
-    limit: int | None = None
-    """How many rows to read; None for all."""
-    result: Result = field(default_factory=Result)
-    problems: list[str] = field(default_factory=list)
-    """Everything that is wrong; all is right when it is empty."""
-    _rejected: list[RejectedRow] = field(default_factory=list)
-    _handled: int = 0
-    _moved_at: float = 0.0
-    _next_look_at: float = 0.0
-    _started_at: float = 0.0
+    def __init__(
+        self, *, progress: Progress, patience_seconds: float, limit: int | None = None
+    ) -> None:
+        """`patience_seconds`: how long nothing may be handled before the run is given up.
+
+        `limit`: how many rows to read; None for all.
+        """
+        self.result = Result()
+        self.problems: list[str] = []
+        """Everything that is wrong; all is right when it is empty."""
+        self._progress = progress
+        self._patience_seconds = patience_seconds
+        self._limit = limit
+        self._flights: list[Flight] = []
+        self._rejected: list[RejectedRow] = []
+        self._handled = 0
+        self._moved_at = self._next_look_at = self._started_at = 0.0
 
     def run(self) -> None:
         """Run; afterwards `result` and `problems` tell how it went.
 
         Raises DemoFailed when it cannot begin.
         """
-        self.progress.say("Setting up an empty database, an empty queue and the workers ...")
-        with fresh_directory() as lock, _workers(lock) as workers:
+        self._progress.say("Setting up an empty database, an empty queue and the workers ...")
+        with fresh_directory() as lock, Program("workers", WORKERS, lock=lock) as workers:
             self._wait_for(workers)
             self._started_at = self._moved_at = time.monotonic()
             try:
@@ -74,7 +83,7 @@ class Month:
             except (DemoFailed, GroupQueueError, NotATimetable) as error:
                 self.problems.append(str(error))
             self.result.seconds = round(time.monotonic() - self._started_at, 2)
-            self.progress.close_line()
+            self._progress.close_line()
             self._end(workers)
             self._report_rejected()
             self._check()
@@ -87,44 +96,62 @@ class Month:
             time.sleep(LOOK_EVERY_SECONDS)
 
     def _publish_all(self, workers: Program) -> None:
-        for row in read_rows(limit=self.limit):
+        for row in read_rows(limit=self._limit):
             self.result.read += 1
             if isinstance(row, RejectedRow):
                 self._rejected.append(row)
                 self.result.rejected += 1
                 continue
+            self._flights.append(row)
             flight_departed.publish(row, group=row["tail_number"], priority=tier_of(row["carrier"]))
             self.result.published += 1
             if time.monotonic() >= self._next_look_at:
                 self._look(workers)
 
     def _wait_until_drained(self, workers: Program) -> None:
-        while any(tier.groups for tier in self._look(workers).tiers):
+        while True:
+            snapshot = self._look(workers)
+            if snapshot is not None:
+                groups = sum(tier.groups for tier in snapshot.tiers)
+                if not groups:
+                    return
+                _refuse_to_wait_for_held(snapshot, groups)
             time.sleep(LOOK_EVERY_SECONDS)
 
-    def _look(self, workers: Program) -> Snapshot:
-        """See how far the workers are; raises DemoFailed when they get no further."""
-        snapshot = get_queue().snapshot(limit=EXAMPLES)
+    def _look(self, workers: Program) -> Snapshot | None:
+        """See how far the workers are; raises DemoFailed when they get no further.
+
+        Returns None when the queue does not answer, which the workers can wait out too.
+        """
+        snapshot = None
+        try:
+            snapshot = get_queue().snapshot(limit=EXAMPLES)
+        except ServerUnavailable as error:
+            self._progress.show(f"{error}; trying again")
+        if snapshot is not None:
+            self._show(snapshot)
         now = time.monotonic()
         self._next_look_at = now + LOOK_EVERY_SECONDS
+        if not workers.is_running:
+            raise DemoFailed(f"the workers have ended early:\n{workers.last_words()}")
+        if now - self._moved_at > self._patience_seconds:
+            raise DemoFailed(
+                f"nothing was handled for {self._patience_seconds:g} seconds;"
+                f" {workers.log_path} may say why"
+            )
+        return snapshot
+
+    def _show(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
         handled = snapshot.counters.get("acked", 0)
         if handled > self._handled:
             self._handled, self._moved_at = handled, now
         waiting = sum(tier.messages for tier in snapshot.tiers)
         seconds = max(now - self._started_at, LOOK_EVERY_SECONDS)
-        self.progress.show(
+        self._progress.show(
             f"{seconds:5.1f} s   published {self.result.published:6,}   handled {handled:6,}"
             f"   waiting {waiting:6,}   {handled / seconds:5,.0f} per second"
         )
-        if not workers.is_running:
-            raise DemoFailed(f"the workers have ended early:\n{workers.last_words()}")
-        if now - self._moved_at > self.patience_seconds:
-            raise DemoFailed(
-                f"nothing was handled for {self.patience_seconds:g} seconds, and"
-                f" {waiting:,} messages are left; {workers.log_path} may say why"
-            )
-        _refuse_to_wait_for_halted(snapshot)
-        return snapshot
 
     def _end(self, workers: Program) -> None:
         was_running = workers.is_running
@@ -136,23 +163,20 @@ class Month:
 
     def _report_rejected(self) -> None:
         for reason, count in Counter(row.reason for row in self._rejected).items():
-            self.progress.say(f"Rejected {count:,} rows: {reason}. For example")
+            self._progress.say(f"Rejected {count:,} rows: {reason}. For example")
             examples = [row for row in self._rejected if row.reason == reason]
             for row in examples[:EXAMPLES]:
-                self.progress.say(f"  line {row.line}: {row.text}")
+                self._progress.say(f"  line {row.line}: {row.text}")
 
     def _check(self) -> None:
         """Compare what the database holds with a plain loop over the file."""
-        result, limit = self.result, self.limit
+        result = self.result
         aircraft = list(Aircraft.objects.all())
         result.processed = sum(row.flights for row in aircraft)
         result.duplicates = sum(row.duplicates for row in aircraft)
         if result.seconds:
             result.messages_per_second = round(result.processed / result.seconds, 1)
-        wrong = out_of_order(
-            (row for row in read_rows(limit=limit) if not isinstance(row, RejectedRow)),
-            {row.tail_number: row.record for row in aircraft},
-        )
+        wrong = out_of_order(self._flights, {row.tail_number: row.record for row in aircraft})
         result.out_of_order = len(wrong)
         if wrong:
             self.problems.append(
@@ -164,29 +188,22 @@ class Month:
                 f"{result.published:,} flights were published and {result.processed:,} handled"
             )
         if result.duplicates:
-            self.progress.say(
-                f"{result.duplicates:,} messages were delivered again after they had been"
-                " handled, which at-least-once allows; they were recognised and left out"
+            self._progress.say(
+                f"Duplicate deliveries, recognised and left out: {result.duplicates:,}. At least"
+                " once is what the queue promises."
             )
         if not self.problems:
-            self.progress.say(
+            self._progress.say(
                 f"All {len(aircraft):,} aircraft have the hash chain that a plain loop over"
                 " the file gives."
             )
 
 
-def _workers(lock: int) -> Program:
-    options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY)]
-    # Should this process be killed, they do not stay for ever.
-    options += ["--max-seconds", "1800"]
-    return Program("workers", ["run_group_workers", *options], lock=lock)
-
-
-def _refuse_to_wait_for_halted(snapshot: Snapshot) -> None:
+def _refuse_to_wait_for_held(snapshot: Snapshot, groups: int) -> None:
     held = sum(tier.held for tier in snapshot.tiers)
-    if held and held == sum(tier.groups for tier in snapshot.tiers):
+    if held == groups and snapshot.held:
         first = snapshot.held[0]
         raise DemoFailed(
-            f"{held:,} groups are halted, such as {first.group!r} with the error"
-            f" {first.last_error!r}"
+            f"all groups that are left, {held:,}, are halted or paused: such as {first.group!r},"
+            f" {first.last_error or first.held_reason}"
         )

@@ -97,8 +97,12 @@ def interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, interrupt) for number in signals}
+    previous = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        # Under nohup, SIGHUP is to be ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode
@@ -165,6 +166,7 @@ class GroupQueueAdmin(_ModelAdmin):
     def _view(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         """Demand a signed-in member of staff who may see the queues."""
 
+        @wraps(view)
         def permitted(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             if not self.has_view_permission(request):
                 raise PermissionDenied

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from groupqueue import conf
 from groupqueue.admin import wording
-from groupqueue.admin.tables import Table, counters_of, tables_of
+from groupqueue.admin.shapes import Table
+from groupqueue.admin.tables import counters_of, tables_of
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
@@ -29,7 +30,7 @@ class QueueState:
 def look_at(queue: str, *, may_manage: bool) -> QueueState:
     """Read a queue in one round trip; gives up within two seconds, and never raises for Redis."""
     try:
-        snapshot = get_queue(queue).snapshot(limit=ROWS_PER_LIST, patient=False)
+        snapshot = get_queue(queue, patient=False).snapshot(limit=ROWS_PER_LIST)
     except GroupQueueError as error:
         return QueueState(trouble=wording.printable(str(error)), location=_location(queue))
     return QueueState(

@@ -1,72 +1,20 @@
-"""Which tables the page shows of a snapshot: their columns, rows, and buttons."""
+"""Which tables the page shows of a snapshot, and in which order."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
-from urllib.parse import quote
+from collections.abc import Iterable
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
+from django.utils.translation import gettext_lazy
 
 from groupqueue.admin import wording
+from groupqueue.admin.groups import HELD, LEASED, PARKED, WAITING, groups_table
+from groupqueue.admin.shapes import Column, Row, Table, numeric
 from groupqueue.admin.wording import Cell
-from groupqueue.core.snapshot import GroupView, Snapshot, TierView, WorkerView
+from groupqueue.core.snapshot import Snapshot, TierView, WorkerView
 
 # Three heartbeats of a worker.
 SILENT_AFTER_SECONDS = 15.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
-    """One thing an operator may do with a group, as a form of its own."""
-
-    action: str
-    label: str
-    description: str
-    group: str
-    """The group id, percent-encoded: a browser would change line ends and control
-    characters in a form."""
-    message_id: str = ""
-    question: str = ""
-    """What to ask before it is done; empty to do it at once."""
-
-
-class Column(NamedTuple):
-    """One column's heading."""
-
-    text: str
-    style: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row: its header, and a cell for every other column."""
-
-    header: Cell
-    cells: Sequence[Cell]
-    buttons: Sequence[Button] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """One table of the page."""
-
-    id: str
-    caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    total: Row | None = None
-    note: str = ""
-    empty: str = ""
-    """The sentence that stands in for the rows when there are none."""
-
-    @property
-    def has_buttons(self) -> bool:
-        """Whether the last column is one of buttons."""
-        return any(row.buttons for row in self.rows)
 
 
 def tables_of(snapshot: Snapshot, *, may_manage: bool) -> list[Table]:
@@ -74,10 +22,16 @@ def tables_of(snapshot: Snapshot, *, may_manage: bool) -> list[Table]:
     tiers = snapshot.tiers
     return [
         _tiers(snapshot),
-        _groups(_WAITING, snapshot.waiting, snapshot, _sum(tiers, "due"), may_manage=may_manage),
-        _groups(_LEASED, snapshot.leased, snapshot, _sum(tiers, "leased"), may_manage=may_manage),
-        _groups(_HELD, snapshot.held, snapshot, _sum(tiers, "held"), may_manage=may_manage),
-        _groups(_PARKED, snapshot.parked, snapshot, _sum(tiers, "parked"), may_manage=may_manage),
+        groups_table(
+            WAITING, snapshot.waiting, snapshot, _sum(tiers, "due"), may_manage=may_manage
+        ),
+        groups_table(
+            LEASED, snapshot.leased, snapshot, _sum(tiers, "leased"), may_manage=may_manage
+        ),
+        groups_table(HELD, snapshot.held, snapshot, _sum(tiers, "held"), may_manage=may_manage),
+        groups_table(
+            PARKED, snapshot.parked, snapshot, _sum(tiers, "parked"), may_manage=may_manage
+        ),
         _workers(snapshot),
     ]
 
@@ -104,18 +58,15 @@ _COUNTERS = {
 _COUNTER_ORDER = {name: place for place, name in enumerate(_COUNTERS)}
 
 
-# Tiers ------------------------------------------------------------------------------
-
-
 def _tiers(snapshot: Snapshot) -> Table:
     tiers = snapshot.tiers
     longest = max((tier.longest_wait_seconds for tier in tiers), default=0.0)
     total = (
         wording.count(_sum(tiers, "groups")),
-        wording.count(_sum(tiers, "due"), link=f"#{_WAITING.id}"),
-        wording.count(_sum(tiers, "leased"), link=f"#{_LEASED.id}"),
-        wording.count(_sum(tiers, "parked"), link=f"#{_PARKED.id}"),
-        wording.count(_sum(tiers, "held"), link=f"#{_HELD.id}", alarming=True),
+        wording.count(_sum(tiers, "due"), link=f"#{WAITING.id}"),
+        wording.count(_sum(tiers, "leased"), link=f"#{LEASED.id}"),
+        wording.count(_sum(tiers, "parked"), link=f"#{PARKED.id}"),
+        wording.count(_sum(tiers, "held"), link=f"#{HELD.id}", alarming=True),
         wording.count(_sum(tiers, "messages")),
         _wait(longest),
     )
@@ -130,13 +81,13 @@ def _tiers(snapshot: Snapshot) -> Table:
         caption=_("Groups by tier, most urgent first"),
         columns=(
             Column(_("Tier")),
-            _numeric(_("Groups")),
-            _numeric(_("Due")),
-            _numeric(_("Leased")),
-            _numeric(_("Parked")),
-            _numeric(_("Paused or halted")),
-            _numeric(_("Messages")),
-            _numeric(_("Longest wait")),
+            numeric(_("Groups")),
+            numeric(_("Due")),
+            numeric(_("Leased")),
+            numeric(_("Parked")),
+            numeric(_("Paused or halted")),
+            numeric(_("Messages")),
+            numeric(_("Longest wait")),
         ),
         rows=[_tier(tier) for tier in tiers],
         total=Row(Cell(_("All")), total),
@@ -157,205 +108,12 @@ def _tier(tier: TierView) -> Row:
     return Row(Cell(str(tier.tier)), cells)
 
 
-def _numeric(text: str) -> Column:
-    return Column(text, "number")
-
-
 def _wait(seconds: float) -> Cell:
     return wording.length(seconds) if seconds else Cell(wording.NOTHING, style="number quiet")
 
 
 def _sum(tiers: Iterable[TierView], name: str) -> int:
     return sum(getattr(tier, name) for tier in tiers)
-
-
-# Groups -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listing:
-    """What one of the lists of groups shows beside the columns that all have."""
-
-    id: str
-    caption: Callable[[], str]
-    empty: Callable[[], str]
-    columns: Callable[[], Sequence[Column]]
-    cells: Callable[[GroupView, datetime.datetime], Sequence[Cell]]
-
-
-def _groups(
-    listing: _Listing,
-    groups: Sequence[GroupView],
-    snapshot: Snapshot,
-    total: int,
-    *,
-    may_manage: bool,
-) -> Table:
-    now = snapshot.taken_at
-    rows = [
-        Row(
-            wording.identifier(group.group),
-            (*_common(group, now), *listing.cells(group, now), *_attempts(group)),
-            _buttons(group) if may_manage else (),
-        )
-        for group in groups
-    ]
-    note = empty = ""
-    if total > len(groups):
-        note = _("%(shown)s of %(total)s groups are shown.") % {
-            "shown": wording.grouped(len(groups)),
-            "total": wording.grouped(total),
-        }
-    elif not groups:
-        empty = listing.empty()
-    return Table(
-        id=listing.id,
-        caption=listing.caption(),
-        columns=(
-            Column(_("Group")),
-            _numeric(_("Tier")),
-            Column(_("State")),
-            _numeric(_("Messages")),
-            _numeric(_("Age of head")),
-            *listing.columns(),
-            _numeric(_("Deliveries")),
-            Column(_("Last error")),
-        ),
-        rows=rows,
-        note=note,
-        empty=empty,
-    )
-
-
-def _common(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
-    return (
-        Cell(str(group.tier), style="number"),
-        _state(group),
-        wording.count(group.depth),
-        wording.since(group.head_published_at, now, more=wording.printable(group.head_id)),
-    )
-
-
-def _attempts(group: GroupView) -> Sequence[Cell]:
-    deliveries = wording.count(group.deliveries)
-    if group.failures:
-        text = _("%(deliveries)s, %(failures)s failed") % {
-            "deliveries": deliveries.text,
-            "failures": wording.grouped(group.failures),
-        }
-        deliveries = Cell(text, style="number")
-    error = wording.prose(group.last_error)
-    return (deliveries, replace(error, style="long-text error") if error.text else error)
-
-
-def _state(group: GroupView) -> Cell:
-    if group.state == "leased" and group.held_since is not None:
-        return Cell(
-            _("leased, then paused"),
-            _("The running delivery may finish; after it the group is paused."),
-            badge="badge paused",
-        )
-    words = {
-        "due": pgettext("state of a group", "due"),
-        "leased": pgettext("state of a group", "leased"),
-        "parked": pgettext("state of a group", "parked"),
-        "paused": pgettext("state of a group", "paused"),
-        "halted": pgettext("state of a group", "halted"),
-    }
-    return Cell(words[group.state], badge=f"badge {group.state}")
-
-
-def _lease(group: GroupView, _now: datetime.datetime) -> Sequence[Cell]:
-    return (
-        wording.identifier(group.holder),
-        Cell("" if group.token is None else str(group.token), style="number"),
-        wording.length(group.lease_left_seconds),
-    )
-
-
-def _hold(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
-    return (wording.since(group.held_since, now), wording.prose(group.held_reason))
-
-
-def _due_in(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:
-    if group.due_at is None:
-        return (Cell(wording.NOTHING, style="number quiet"),)
-    left = (group.due_at - now).total_seconds()
-    return (Cell(wording.humanised(left), wording.exact_time(group.due_at), "number"),)
-
-
-_WAITING = _Listing(
-    id="waiting",
-    caption=lambda: _("Longest waiting"),
-    empty=lambda: _("No group is waiting."),
-    columns=lambda: (_numeric(_("Waiting for")),),
-    cells=lambda group, _now: (wording.length(group.wait_seconds),),
-)
-_LEASED = _Listing(
-    id="leased",
-    caption=lambda: _("Leased, oldest lease first"),
-    empty=lambda: _("No group is leased: nothing is being handled."),
-    columns=lambda: (
-        Column(_("Holder")),
-        _numeric(_("Token")),
-        _numeric(_("Lease left")),
-    ),
-    cells=_lease,
-)
-_HELD = _Listing(
-    id="held",
-    caption=lambda: _("Halted and paused"),
-    empty=lambda: _("No group is halted or paused."),
-    columns=lambda: (_numeric(_("Held for")), Column(_("Reason"))),
-    cells=_hold,
-)
-_PARKED = _Listing(
-    id="parked",
-    caption=lambda: _("Parked until their next attempt, soonest first"),
-    empty=lambda: _("No group is parked."),
-    columns=lambda: (_numeric(_("Due in")),),
-    cells=_due_in,
-)
-
-
-# Buttons ----------------------------------------------------------------------------
-
-
-def _buttons(group: GroupView) -> Sequence[Button]:
-    encoded = quote(group.group, safe="")
-    shown = wording.identifier(group.group).text
-    if group.held_since is None and group.state not in ("paused", "halted"):
-        pause = Button(
-            action="pause",
-            label=_("Pause"),
-            description=_("Pause group %(group)s") % {"group": shown},
-            group=encoded,
-        )
-        return (pause,)
-    resume = Button(
-        action="resume",
-        label=_("Resume"),
-        description=_("Resume group %(group)s, beginning with its head") % {"group": shown},
-        group=encoded,
-    )
-    if group.state == "leased" or not group.head_id:
-        return (resume,)
-    skip = Button(
-        action="skip",
-        label=_("Skip head"),
-        description=_("Skip the head of group %(group)s") % {"group": shown},
-        group=encoded,
-        message_id=group.head_id,
-        question=_(
-            "Message %(id)s is set aside as a dead letter. Those behind it go on without it,"
-            " unless the group is paused."
-        )
-        % {"id": wording.printable(group.head_id)},
-    )
-    return (resume, skip)
-
-
-# Workers ----------------------------------------------------------------------------
 
 
 def _workers(snapshot: Snapshot) -> Table:
@@ -368,10 +126,10 @@ def _workers(snapshot: Snapshot) -> Table:
             Column(_("Host")),
             Column(_("Process")),
             Column(_("Queues")),
-            _numeric(_("Concurrency")),
+            numeric(_("Concurrency")),
             Column(_("State")),
-            _numeric(_("Processed")),
-            _numeric(_("Failed")),
+            numeric(_("Processed")),
+            numeric(_("Failed")),
             Column(_("Last heartbeat")),
         ),
         rows=[_worker(worker) for worker in snapshot.workers],

@@ -167,7 +167,7 @@ def _group(row: list[Any], now_ms: int) -> GroupView:
 def _held(why: str) -> tuple[str, int, str]:
     """Split "halted 1796007627120 max_attempts" into kind, since ms and reason."""
     kind, _, rest = why.partition(" ")
-    since, _, reason = rest.partition(" ")
+    since, _, reason = rest.partition("\n")[0].partition(" ")
     return kind, int(since) if since.isdigit() else 0, reason
 
 

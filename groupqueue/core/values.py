@@ -75,13 +75,6 @@ def one_of(choices: Collection[str]) -> Check:
     return check
 
 
-def boolean(path: str, value: object) -> bool:
-    """Accept True or False."""
-    if isinstance(value, bool):
-        return value
-    raise refusal(path, "True or False", value)
-
-
 def backoff(path: str, value: object) -> dict[str, float]:
     """Accept `(base, cap)` or a mapping with `base`, `cap` or both, in seconds.
 

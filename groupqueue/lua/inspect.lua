@@ -32,7 +32,7 @@ local function group_row(group, tier, due)
 end
 
 -- Leases first: how many per tier, and the rows of those that have run longest.
-local leased, leased_held, rows, cursor, seen = {}, {}, {}, "0", 0
+local leased, leased_held, is_leased, rows, cursor, seen = {}, {}, {}, {}, "0", 0
 repeat
   local page = redis.call("HSCAN", prefix .. ":holders", cursor, "COUNT", "500")
   cursor = page[1]
@@ -44,6 +44,7 @@ repeat
       local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
       local due = redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""
       leased[tier] = (leased[tier] or 0) + 1
+      is_leased[group] = true
       if due == "inf" then leased_held[tier] = (leased_held[tier] or 0) + 1 end
       table.insert(rows, { tonumber(token), group, tier, due })
     end
@@ -56,11 +57,16 @@ for index = 1, math.min(limit, #rows) do
 end
 
 local tiers, waiting, parked, held = {}, {}, {}, {}
-local function collect(into, tier, from, to, skip_leased)
-  local found = redis.call("ZRANGE", prefix .. ":ready:" .. tier, from, to, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES")
+-- Groups between two moments; `among` more are read, since leased ones are left out.
+local function collect(into, tier, from, to, among)
+  local found = redis.call("ZRANGE", prefix .. ":ready:" .. tier, from, to, "BYSCORE",
+    "LIMIT", 0, limit + among, "WITHSCORES")
+  local taken = 0
   for index = 1, #found, 2 do
-    if not (skip_leased and redis.call("EXISTS", prefix .. ":lock:" .. found[index]) == 1) then
+    if taken == limit then break end
+    if not is_leased[found[index]] then
       table.insert(into, group_row(found[index], tier, found[index + 1]))
+      taken = taken + 1
     end
   end
   return found
@@ -68,14 +74,23 @@ end
 for tier = 4, 0, -1 do
   local name = TIER_NAMES[tier]
   local ready = prefix .. ":ready:" .. name
-  local due = collect(waiting, name, "-inf", now, false)
-  collect(parked, name, "(" .. now, "(+inf", true)
-  collect(held, name, "+inf", "+inf", false)
+  local due = collect(waiting, name, "-inf", now, 0)
+  collect(parked, name, "(" .. now, "(+inf", leased[name] or 0)
   local oldest = tonumber(due[2] or "")
   table.insert(tiers, { tier, redis.call("ZCARD", ready), redis.call("ZCOUNT", ready, "-inf", now),
     leased[name] or 0, redis.call("ZCOUNT", ready, "+inf", "+inf") - (leased_held[name] or 0),
     tonumber(redis.call("HGET", prefix .. ":backlog", name) or "0"),
     oldest and math.max(0, math.floor(shard.now - oldest)) or 0 })
+end
+
+-- Held groups come from `paused`: one without messages is in no ready set.
+if shard.size.paused > 0 then
+  local page = redis.call("HSCAN", prefix .. ":paused", "0", "COUNT", limit)[2]
+  for index = 1, math.min(#page, limit * 2), 2 do
+    local tier = redis.call("HGET", prefix .. ":prio", page[index]) or "0"
+    table.insert(held, group_row(page[index], tier,
+      redis.call("ZSCORE", prefix .. ":ready:" .. tier, page[index]) or ""))
+  end
 end
 
 local workers = {}

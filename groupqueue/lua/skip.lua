@@ -15,7 +15,7 @@
 --@include forget_heads
 --@include place_groups
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "backlog",
   "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 if shard.wrong then return shard.wrong end
 local prefix, group = shard.prefix, ARGV[1]
@@ -28,8 +28,12 @@ local why = shard.size.paused > 0 and redis.call("HGET", prefix .. ":paused", gr
 local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":errors", group)
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
+redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
 -- A halt is about the head that is gone; an operator's pause stays.
-if why and string.sub(why, 1, 6) == "halted" then redis.call("HDEL", prefix .. ":paused", group) end
+if why and string.sub(why, 1, 6) == "halted" then
+  local paused = string.match(why, "\n(.*)")
+  redis.call(paused and "HSET" or "HDEL", prefix .. ":paused", group, paused)
+end
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")

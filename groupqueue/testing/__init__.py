@@ -1,4 +1,4 @@
-"""For the tests of projects that use groupqueue: no worker and no Redis needed; see docs/testing.md."""
+"""For the tests of projects that use groupqueue: without a worker, and without Redis if wished."""
 
 from __future__ import annotations
 

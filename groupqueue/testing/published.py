@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 from unittest import mock
 
 from groupqueue import publishing
 from groupqueue.conf import get_config
 from groupqueue.core.messages import Envelope
+from groupqueue.testing import transactions
 from groupqueue.transport.connections import get_async_transport, get_transport
 from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
 
@@ -33,19 +33,30 @@ class PublishedMessage:
     headers: Mapping[str, Any]
 
     def __str__(self) -> str:
-        extras = {"queue": self.queue, "priority": self.priority, "headers": self.headers}
+        details: dict[str, Any] = {"group": self.group, "payload": self.payload}
+        unusual = {"queue": self.queue, "priority": self.priority, "headers": self.headers}
         usual = {"queue": "default", "priority": 0, "headers": {}}
-        more = {name: value for name, value in extras.items() if value != usual[name]}
-        return _described(self.topic, {"payload": self.payload, "group": self.group, **more})
+        details |= {name: value for name, value in unusual.items() if value != usual[name]}
+        return _described(self.topic, details)
+
+
+class Criteria(TypedDict, total=False):
+    """What a message may be asked for beside its topic; each has to be equal."""
+
+    payload: Any
+    group: str | None
+    queue: str
+    priority: int
+    headers: Mapping[str, Any]
 
 
 class PublishedMessages(Sequence[PublishedMessage]):
-    """The messages that `capture_published` has kept, in the order of their sending."""
+    """The messages that `capture_published` has captured, in the order of their sending."""
 
     def __init__(self, queue: str | None = None) -> None:
         """Use `capture_published`."""
         self.queue = queue
-        """The queue whose messages are kept; None for all queues."""
+        """The queue whose messages are captured; None for all queues."""
         self._messages: list[PublishedMessage] = []
 
     @overload
@@ -66,59 +77,43 @@ class PublishedMessages(Sequence[PublishedMessage]):
         return [message.topic for message in self]
 
     def matching(
-        self,
-        topic: str = mock.ANY,
-        *,
-        payload: Any = mock.ANY,
-        group: str | None = mock.ANY,
-        queue: str = mock.ANY,
-        priority: int = mock.ANY,
-        headers: Mapping[str, Any] = mock.ANY,
+        self, topic: str | None = None, **criteria: Unpack[Criteria]
     ) -> list[PublishedMessage]:
-        """Return the messages that are equal to everything that is given."""
-        wanted = (topic, payload, group, queue, priority, headers)
+        """Return the messages of a topic, or of any, that are equal to everything given."""
         return [
             message
             for message in self
-            if (
-                message.topic,
-                message.payload,
-                message.group,
-                message.queue,
-                message.priority,
-                message.headers,
-            )
-            == wanted
+            if topic in (None, message.topic)
+            and all(getattr(message, name) == value for name, value in criteria.items())
         ]
 
     def assert_published(
-        self, topic: str, *, count: int | None = None, **wanted: Any
+        self, topic: str, *, count: int | None = None, **criteria: Unpack[Criteria]
     ) -> list[PublishedMessage]:
-        """Return the messages of a topic that match, of which there has to be one or more.
+        """Return the messages that match; raise AssertionError when there is none.
 
-        `payload`, `group`, `queue`, `priority` and `headers` narrow down which do; see
-        `matching`. With `count` there have to be exactly so many. Raises AssertionError.
+        With `count` there have to be exactly so many.
         """
-        found = self.matching(topic, **wanted)
+        found = self.matching(topic, **criteria)
         if len(found) == count or (count is None and found):
             return found
-        expected = "a message" if count is None else f"{count} of the message"
+        times = {None: "", 1: " once"}.get(count, f" {count} times")
         raise AssertionError(
-            f"expected {expected} {_described(topic, wanted)},"
-            f" but {len(found) or 'none'} was published. {self._account()}"
+            f"expected {_described(topic, criteria)} to be published{times},"
+            f" found {len(found) or 'none'}. {self._account()}"
         )
 
     def assert_nothing_published(self) -> None:
         """Raise AssertionError when there is any message."""
         if self:
-            raise AssertionError(f"expected no message. {self._account()}")
+            raise AssertionError(f"expected nothing to be published. {self._account()}")
 
     def clear(self) -> None:
         """Forget the messages so far."""
         self._messages.clear()
 
     def add(self, queue: str, envelopes: Sequence[Envelope]) -> None:
-        """Keep what would have been sent in one call."""
+        """Take in what would have been sent in one call."""
         codec = get_config(queue).codec
         for identifier, group, tier, body in envelopes:
             content = codec.decode(body)
@@ -138,22 +133,23 @@ class PublishedMessages(Sequence[PublishedMessage]):
         if self:
             lines = [f"\n  {number}. {message}" for number, message in enumerate(self, 1)]
             return f"Published, in this order:{''.join(lines)}"
-        if any(_publishing_hooks(connection) for connection in _connections()):
+        if transactions.has_unsent():
             return (
-                "Nothing was published, but publish() was called in a transaction, which it waits"
-                " for: inside capture_published(), wrap the code under test in"
-                " captureOnCommitCallbacks(execute=True), as a TestCase never commits"
+                "Nothing was published, but a transaction is open in which publish() was called:"
+                " messages are sent after the commit, and a TestCase never commits. Wrap the"
+                " code under test in captureOnCommitCallbacks(execute=True), inside"
+                " capture_published()."
             )
-        return "Nothing was published"
+        return "Nothing was published."
 
 
 @contextlib.contextmanager
 def capture_published(queue: str | None = None) -> Iterator[PublishedMessages]:
-    """Keep messages from being sent and give them as a list that grows; no Redis is needed.
+    """Capture messages instead of sending them; gives a list of them that grows.
 
     Everything else is as usual: messages are checked, those published inside `atomic()`
-    wait for the commit, and message_published is sent. Given a queue, only its messages
-    are kept and those of other queues are sent. Raises UnknownQueue.
+    wait for the commit, and the signal message_published is sent. Given a queue, only
+    its messages are captured; those of other queues are sent. Raises UnknownQueue.
     """
     if queue is not None:
         get_config(queue)
@@ -161,53 +157,57 @@ def capture_published(queue: str | None = None) -> Iterator[PublishedMessages]:
     _captures.append(published)
     try:
         with (
-            mock.patch.object(publishing, "get_transport", _transport_or_capture),
-            mock.patch.object(publishing, "get_async_transport", _async_transport_or_capture),
+            mock.patch.object(publishing, "get_transport", _get_transport),
+            mock.patch.object(publishing, "get_async_transport", _get_async_transport),
         ):
             yield published
     finally:
-        # By identity: two of them are equal only by chance.
+        # By identity: as sequences, two captures may be equal.
         _captures[:] = [capture for capture in _captures if capture is not published]
 
 
 # Helpers ---------------------------------------------------------------------------------
 
+# All that are open: where one is inside another, both take a message in.
 _captures: list[PublishedMessages] = []
 
 
 class _Capture:
     """Stands for a queue's transport while its messages are captured."""
 
-    def __init__(self, queue: str, captures: Sequence[PublishedMessages]) -> None:
+    def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._captures = captures
 
     def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        for capture in self._captures:
+        for capture in _captures_of(self._queue):
             capture.add(self._queue, envelopes)
 
 
-class _AsyncCapture(_Capture):
-    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:  # type: ignore[override]
-        super().publish_envelopes(envelopes)
+class _AsyncCapture:
+    """The same for a coroutine's transport."""
+
+    def __init__(self, queue: str) -> None:
+        self._capture = _Capture(queue)
+
+    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        self._capture.publish_envelopes(envelopes)
 
 
-def _transport_or_capture(queue: str) -> RedisTransport | _Capture:
-    captures = _captures_of(queue)
-    return _Capture(queue, captures) if captures else get_transport(queue)
+def _get_transport(queue: str) -> RedisTransport | _Capture:
+    return _Capture(queue) if _captures_of(queue) else get_transport(queue)
 
 
-def _async_transport_or_capture(queue: str) -> AsyncRedisTransport | _AsyncCapture:
-    captures = _captures_of(queue)
-    return _AsyncCapture(queue, captures) if captures else get_async_transport(queue)
+def _get_async_transport(queue: str) -> AsyncRedisTransport | _AsyncCapture:
+    return _AsyncCapture(queue) if _captures_of(queue) else get_async_transport(queue)
 
 
 def _captures_of(queue: str) -> list[PublishedMessages]:
     return [capture for capture in _captures if capture.queue in (None, queue)]
 
 
-def _described(topic: str, wanted: Mapping[str, Any]) -> str:
-    """Return a message in words, `'orders.paid' with group 'order-17'`, cut short."""
-    parts = [f"{name} {value!r}" for name, value in wanted.items()]
-    text = f"{topic!r} with {', '.join(parts)}" if parts else repr(topic)
-    return textwrap.shorten(text, MOST_CHARACTERS_SHOWN, placeholder=" …")
+def _described(topic: str, details: Mapping[str, Any]) -> str:
+    """Return a message in words, such as `'orders.paid' with group 'order-17'`, cut short."""
+    text = ", ".join(f"{name} {value!r}" for name, value in details.items())
+    if len(text) > MOST_CHARACTERS_SHOWN:
+        text = f"{text[:MOST_CHARACTERS_SHOWN]}…"
+    return f"{topic!r} with {text}" if text else repr(topic)

@@ -6,15 +6,14 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
-from unittest import mock
+from typing import Any, Literal, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.utils.asyncio import async_unsafe
 
 from groupqueue import signals
 from groupqueue.conf import get_config
-from groupqueue.core.calls import Outcome, Settled, Settlement
+from groupqueue.core.calls import Settled, Settlement
 from groupqueue.core.keys import ShardKeys
 from groupqueue.core.messages import TIERS, Lease
 from groupqueue.exceptions import (
@@ -25,9 +24,9 @@ from groupqueue.exceptions import (
     Retry,
     StaleLease,
 )
+from groupqueue.testing import transactions
 from groupqueue.transport.connections import get_transport
-from groupqueue.worker import executor
-from groupqueue.worker.executor import Held, handle, handle_async, prepare
+from groupqueue.worker.executor import Held, call, call_async, prepare
 from groupqueue.worker.options import ClaimShares, WorkerOptions
 from groupqueue.worker.sources import note_settled
 
@@ -47,10 +46,11 @@ class Failure:
     attempt: int
     error: BaseException
     """What the handler raised, or why none was called."""
-    outcome: Outcome
-    """retry, halt or dead; release when this process has no handler for the topic."""
-    retry_seconds: float | None
-    """How long the group is parked; None after halt and dead."""
+    outcome: Literal["retry", "halt", "dead", "release", "lost"]
+    """What became of the message: release when this process has no handler for its topic,
+    lost when its lease had ended before it was settled."""
+    parked_seconds: float | None
+    """How long its group waits after retry and release; None after the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +97,16 @@ def run_until_empty(
     settles it; but for Retry and Reject, with which handlers end a delivery on purpose.
     With `raise_errors=False` the run goes on, and its result tells of all failures.
 
-    Inside TestCase, whose transaction never commits, messages that the test published
-    count as committed, and so does what handlers write: their commit hooks are run.
-    Database connections are left as they are, and HANDLER_TIMEOUT is not enforced.
-    Raises NotEmpty when `limit` deliveries are not enough.
+    Inside TestCase, whose transaction never commits, what the test published counts as
+    committed, and so does what handlers do: their commit hooks are run. Database
+    connections are left as they are, and HANDLER_TIMEOUT is not enforced. Raises
+    NotEmpty when `limit` deliveries are not enough.
     """
     run = _Run(queue, limit, raise_errors=raise_errors)
-    with _told_of_errors(run), _connections_left_alone():
-        _send_what_waits_for_the_test()
-        while run.deliver_next() or (advance_parked and run.let_time_pass()):
+    with run.listening():
+        transactions.send_unsent()
+        # Whatever is not due even once its time has passed is nothing to wait for.
+        while run.deliver_next() or (advance_parked and run.let_time_pass() and run.deliver_next()):
             continue
     return run.result()
 
@@ -143,9 +144,18 @@ class _Run:
         """Return what was done so far."""
         return Ran(processed=self._processed, failures=tuple(self._failures))
 
-    def note_error(self, delivery: Delivery, error: BaseException, **_: object) -> None:
-        """Keep what the handler raised; a receiver of message_failed."""
-        self._error = error
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Learn from message_failed what handlers raise."""
+
+        def note(error: BaseException, **_: object) -> None:
+            self._error = error
+
+        signals.message_failed.connect(note)
+        try:
+            yield
+        finally:
+            signals.message_failed.disconnect(note)
 
     def deliver_next(self) -> bool:
         """Claim, handle and settle one message; False when none is due."""
@@ -156,33 +166,38 @@ class _Run:
         held = Held(self._config, lease, now + LEASE_SECONDS, now)
         self._error = None
         try:
-            if self._processed + len(self._failures) == self._limit:
+            if self._processed + len(self._failures) >= self._limit:
                 raise NotEmpty(self._config.name, self.result())
             if prepare(held):
                 _handle(held)
         except BaseException:
-            self._turn(Settlement.release(lease))
+            self._settled(Settlement.release(lease))
             raise
-        self._settle(held)
+        self._conclude(held)
         return True
 
     def let_time_pass(self) -> bool:
         """Bring parked groups forward by the wait of the first of them; False without any."""
-        client, keys = self._transport.client, ShardKeys(self._transport.prefix)
+        client: Any = self._transport.client
+        keys = ShardKeys(self._transport.prefix)
         seconds, microseconds = client.time()
         now_ms = seconds * 1000 + microseconds / 1000
         unhandled = {failure.group for failure in self._failures if failure.outcome == "release"}
         parked = []
         for tier in TIERS:
-            rows = client.zrangebyscore(keys.ready(tier), now_ms, "(inf", withscores=True)
-            for name, due_ms in rows:
+            for name, due_ms in client.zrangebyscore(
+                keys.ready(tier), now_ms, "(+inf", withscores=True
+            ):
                 group = name.decode(errors="surrogateescape")
+                # The ready score of a leased group is its lease's deadline.
                 if group not in unhandled and not client.exists(keys.lock(group)):
-                    parked.append((tier, name, due_ms))
-        wait_ms = min((due_ms for _, _, due_ms in parked), default=now_ms) - now_ms
-        for tier, name, due_ms in parked:
-            client.zadd(keys.ready(tier), {name: due_ms - wait_ms})
-        return bool(parked)
+                    parked.append((keys.ready(tier), name, due_ms))
+        if not parked:
+            return False
+        wait_ms = min(due_ms for _, _, due_ms in parked) - now_ms
+        for ready, name, due_ms in parked:
+            client.zadd(ready, {name: due_ms - wait_ms})
+        return True
 
     def _claim(self) -> Lease | None:
         preference = self._shares.preference(1)
@@ -192,90 +207,57 @@ class _Run:
         self._shares.charge(preference, len(turned.leases))
         return turned.leases[0] if turned.leases else None
 
-    def _turn(self, settlement: Settlement) -> Settled:
+    def _settled(self, settlement: Settlement) -> Settled:
         return self._transport.turn(WORKER_ID, [settlement], 0, visibility=1).settled[0]
 
-    def _settle(self, held: Held) -> None:
+    def _conclude(self, held: Held) -> None:
+        """Settle a message and keep count; raise what its handler raised, if asked to."""
         settlement = cast(Settlement, held.settlement)
-        settled = self._turn(settlement)
+        settled = self._settled(settlement)
         note_settled(held, settled)
-        if settlement.outcome == "ack" and settled.word == "ok":
+        if settled.word == "ok" and settlement.outcome == "ack":
             self._processed += 1
             return
-        error = self._error or _why_unhandled(held, settled)
-        is_parked = settlement.outcome in ("retry", "release")
-        failure = Failure(
-            message_id=held.lease.id,
-            group=held.lease.group,
-            topic=held.delivery.topic if held.delivery else "",
-            attempt=held.lease.failures + 1,
-            error=error,
-            outcome=settlement.outcome,
-            retry_seconds=int(settlement.value) / 1000 if is_parked else None,
-        )
+        failure = _failure(held, settlement, settled, self._error)
         self._failures.append(failure)
-        if self._raise_errors and not isinstance(error, Retry | Reject):
-            error.add_note(
-                f"while run_until_empty() handled {failure.topic!r} of group {failure.group!r},"
-                f" attempt {failure.attempt}, which ended in: {failure.outcome}"
+        if self._raise_errors and not isinstance(failure.error, Retry | Reject):
+            failure.error.add_note(
+                f"run_until_empty() handled {failure.topic!r} of group {failure.group!r},"
+                f" attempt {failure.attempt}; the outcome is {failure.outcome}"
             )
-            raise error
+            raise failure.error
 
 
-def _why_unhandled(held: Held, settled: Settled) -> GroupQueueError:
-    settlement = cast(Settlement, held.settlement)
-    if settled.word != "ok":
-        return StaleLease(held.lease, settled.word)
-    if settlement.outcome == "release" and held.delivery is not None:
-        return HandlerError(
-            f"no handler for topic {held.delivery.topic!r}: declare one with @handler in the"
-            " handlers.py of an installed app, or capture what is published for others"
+def _failure(
+    held: Held, settlement: Settlement, settled: Settled, error: BaseException | None
+) -> Failure:
+    topic = "" if held.delivery is None else held.delivery.topic
+    outcome = settlement.outcome
+    if error is None and settled.word != "ok":
+        error = StaleLease(held.lease, settled.word)
+    elif error is None and outcome == "release":
+        error = HandlerError(
+            f"no handler for topic {topic!r}: declare it with @handler in the handlers.py of an"
+            " installed app; capture_published() keeps messages for other projects away"
         )
-    if held.delivery is None:
-        return CorruptMessage(settlement.error)
-    return GroupQueueError(settlement.error)
+    elif error is None:
+        kind = CorruptMessage if settlement.value == "corrupt" else GroupQueueError
+        error = kind(settlement.error)
+    is_parked = settled.word == "ok" and outcome in ("retry", "release")
+    return Failure(
+        message_id=held.lease.id,
+        group=held.lease.group,
+        topic=topic,
+        attempt=held.lease.failures + 1,
+        error=error,
+        outcome="lost" if settled.word != "ok" or outcome == "ack" else outcome,
+        parked_seconds=int(settlement.value) / 1000 if is_parked else None,
+    )
 
 
 def _handle(held: Held) -> None:
-    """Call the handler, then the commit hooks that it left in the test's transaction."""
-    before = [
-        (connection, len(connection.run_on_commit))
-        for connection in _connections()
-        if _counts_as_committed(connection)
-    ]
-    if held.handler is not None and held.handler.is_async:
-        async_to_sync(handle_async)(held)
-    else:
-        handle(held)
-    for connection, count in before:
-        hooks = cast(list[Any], connection.run_on_commit)
-        while len(hooks) > count:
-            _, hook, robust = hooks.pop(count)
-            try:
-                hook()
-            except Exception:
-                if not robust:
-                    raise
-                log.exception("a commit hook failed", extra={"action": "commit_hook_failed"})
-
-
-@contextlib.contextmanager
-def _told_of_errors(run: _Run) -> Iterator[None]:
-    signals.message_failed.connect(run.note_error)
-    try:
-        yield
-    finally:
-        signals.message_failed.disconnect(run.note_error)
-
-
-@contextlib.contextmanager
-def _connections_left_alone() -> Iterator[None]:
-    """Keep the executor from closing connections: the test's transaction would be gone."""
-
-    async def nothing() -> None: ...
-
-    with (
-        mock.patch.object(executor, "clean_connections", lambda: None),
-        mock.patch.object(executor, "_clean_connections_async", nothing),
-    ):
-        yield
+    with transactions.hooks_run():
+        if held.handler is not None and held.handler.is_async:
+            async_to_sync(call_async)(held)
+        else:
+            call(held)

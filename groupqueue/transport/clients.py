@@ -51,7 +51,7 @@ def own_async_client(client: redis.asyncio.Redis, *, patient: bool = True) -> re
 def async_twin(client: redis.Redis) -> redis.asyncio.Redis:
     """Return an `async` client to the server that a sync client leads to."""
     pool = client.connection_pool
-    twin = _ASYNC_CONNECTIONS.get(pool.connection_class)
+    twin = _async_counterpart(pool.connection_class)
     if twin is None:
         raise InvalidArgument(
             f"no async counterpart of {pool.connection_class.__name__} is known; "
@@ -68,6 +68,15 @@ def async_twin(client: redis.Redis) -> redis.asyncio.Redis:
 def knows_shebang(client: redis.Redis | redis.asyncio.Redis) -> bool:
     """Say whether scripts may declare flags: every supported server, but not fakeredis."""
     return "fakeredis" not in client.connection_pool.connection_class.__module__
+
+
+def _async_counterpart(connection_class: type) -> type | None:
+    if connection_class.__module__.startswith("fakeredis."):
+        from fakeredis import FakeAsyncRedis  # noqa: PLC0415 - only where tests use it
+
+        fake: type = FakeAsyncRedis().connection_pool.connection_class
+        return fake
+    return _ASYNC_CONNECTIONS.get(connection_class)
 
 
 def _own_kwargs(client: Any, *, patient: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from groupqueue.core.keys import shard_prefix
 from groupqueue.exceptions import ConfigurationError
 from groupqueue.transport.clients import async_twin
 from groupqueue.transport.embedded import ensure_running, parse_embedded_url
+from groupqueue.transport.errors import ANY, translated
 from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
 
 _URL_SCHEMES = ("redis://", "rediss://", "unix://")
@@ -96,7 +97,10 @@ def _client(config: conf.QueueConfig) -> redis.Redis:
             connection = import_string(connection)
         except ImportError as error:
             raise ConfigurationError(f"{path}: {connection!r} cannot be imported") from error
-    client: Any = connection() if callable(connection) else connection
+    try:
+        client: Any = connection() if callable(connection) else connection
+    except ANY as error:
+        raise translated(error) from error
     if not isinstance(client, redis.Redis):
         raise ConfigurationError(f"{path} must lead to a redis.Redis client, not {client!r}")
     return client

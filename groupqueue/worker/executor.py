@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connections
+from django.db import DatabaseError, close_old_connections, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from groupqueue import signals
 from groupqueue.conf import QueueConfig
@@ -38,6 +39,9 @@ class Held:
     renewed_at: float
     handler: Handler[Any] | None = None
     delivery: Delivery | None = None
+    is_suspect: bool = False
+    """Whether one more crash would exhaust the message: it is handled with nothing beside
+    it, so that no message is blamed for another's doing."""
     started_at: float | None = None
     """When its handler was called, monotonic; None before."""
     settlement: Settlement | None = None
@@ -78,13 +82,27 @@ def prepare(held: Held) -> bool:
         error_text = f"{lease.crashes} workers died or fell silent while handling this message"
         held.settlement = exhausted(lease, policy, "poison", error_text)
         return False
+    held.is_suspect = lease.crashes > 0 and policy.is_poison(lease.crashes + 1)
     return True
 
 
 def handle(held: Held) -> None:
+    """Call a sync handler between two clean-ups of the thread's database connections."""
+    clean_connections()
+    call(held)
+    clean_connections()
+
+
+async def handle_async(held: Held) -> None:
+    """Await an async handler between two clean-ups of the database connections."""
+    await _clean_connections_async()
+    await call_async(held)
+    await _clean_connections_async()
+
+
+def call(held: Held) -> None:
     """Call a sync handler and note how the delivery ended."""
     handler, delivery = _prepared(held)
-    clean_connections()
     started = held.started_at = time.monotonic()
     try:
         signals.send(signals.message_started, handler, delivery=delivery)
@@ -99,14 +117,11 @@ def handle(held: Held) -> None:
             delivery=delivery,
             duration_seconds=time.monotonic() - started,
         )
-    finally:
-        clean_connections()
 
 
-async def handle_async(held: Held) -> None:
+async def call_async(held: Held) -> None:
     """Await an async handler and note how the delivery ended."""
     handler, delivery = _prepared(held)
-    await _clean_connections_async()
     started = held.started_at = time.monotonic()
     try:
         await signals.asend(signals.message_started, handler, delivery=delivery)
@@ -121,8 +136,6 @@ async def handle_async(held: Held) -> None:
             delivery=delivery,
             duration_seconds=time.monotonic() - started,
         )
-    finally:
-        await _clean_connections_async()
 
 
 def exhausted(lease: Lease, policy: RetryPolicy, reason: str, error_text: str) -> Settlement:
@@ -134,19 +147,28 @@ def exhausted(lease: Lease, policy: RetryPolicy, reason: str, error_text: str) -
 
 def clean_connections() -> None:
     """Give the next message usable database connections: none that died, grew too old or
-    was left inside a transaction."""
-    close_old_connections()
-    for connection in connections.all(initialized_only=True):
-        if connection.connection is None:
-            continue
-        if connection.in_atomic_block or not connection.autocommit:
-            log.warning(
-                "a handler left a transaction open; it is rolled back",
-                extra={"action": "transaction_left_open", "database": connection.alias},
-            )
-            connection.close()
-            # A wrapper that is closed inside a transaction refuses to connect again.
-            del connections[connection.alias]
+    was left inside a transaction. Never raises: what is wrong, the next query tells."""
+    try:
+        close_old_connections()
+        for connection in connections.all(initialized_only=True):
+            if connection.connection is None:
+                continue
+            if connection.in_atomic_block or not connection.autocommit:
+                _end_transaction(connection)
+    except DatabaseError:
+        log.exception("a connection cannot be cleaned", extra={"action": "clean_up_failed"})
+
+
+def _end_transaction(connection: BaseDatabaseWrapper) -> None:
+    log.warning(
+        "a handler left a transaction open; it is rolled back",
+        extra={"action": "transaction_left_open", "database": connection.alias},
+    )
+    try:
+        connection.close()
+    finally:
+        # A wrapper that is closed inside a transaction refuses to connect again.
+        del connections[connection.alias]
 
 
 _clean_connections_async = sync_to_async(clean_connections)

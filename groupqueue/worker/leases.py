@@ -58,6 +58,11 @@ class LeaseKeeper(threading.Thread):
         """Stop renewing: the message is settled."""
         self._held.pop(id(held), None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is held."""
+        return not self._held
+
     def stop(self) -> None:
         """End the thread; leases are not renewed any more."""
         self._stopped.set()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from groupqueue.conf import QueueConfig
 from groupqueue.core.calls import Preference
+from groupqueue.exceptions import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,8 @@ class ClaimShares:
     """Which of a worker's claims go to urgent groups, so that the share comes out exactly.
 
     What is left over from one turn counts in the next: with a share of 0.8 and one
-    claim per turn, four turns in five go by priority.
+    claim per turn, four turns in five go by priority. Raises ConfigurationError when
+    the options contradict each other.
     """
 
     def __init__(self, options: WorkerOptions, config: QueueConfig) -> None:
@@ -61,9 +63,10 @@ class ClaimShares:
         self._min_tier = options.min_priority
         self._threshold = -1
         self._share = share or 0.0
-        if ratio is not None:
-            self._share = ratio
-            self._threshold = 1 if threshold is None else int(threshold)
+        if (ratio is None) != (threshold is None):
+            raise ConfigurationError("--high-ratio and --priority-threshold go together")
+        if ratio is not None and threshold is not None:
+            self._share, self._threshold = ratio, int(threshold)
         self._credit = 0.0
 
     def preference(self, want: int) -> Preference:

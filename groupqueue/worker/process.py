@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from io import FileIO
+from queue import SimpleQueue
 from typing import NoReturn
 
 from groupqueue import conf, signals
@@ -30,6 +31,7 @@ log = logging.getLogger("groupqueue.worker")
 
 # How long the handlers beside an overdue one may take to finish.
 OVERDUE_GRACE_SECONDS = 10.0
+SETTLED_CHECK_SECONDS = 0.05
 
 
 def run(options_json: str, orders: FileIO, *, report_to: int) -> int:
@@ -75,101 +77,111 @@ class WorkerProcess:
             )
             for config in configs
         ]
-        self._pump = Pump(sources, self._keeper, options, on_stopping=self._stopping)
-        self._signals_seen = 0
-        self._is_leaving = False
+        self._pump = Pump(sources, self._keeper, options, on_stopping=self.drain)
         self._exit_code = 0
+        self._is_leaving = self._has_stopped = False
+        self._begin_leaving = threading.Lock()
+        # Taken by whoever ends the process.
+        self._last_word = threading.Lock()
+        self._orders: SimpleQueue[str] = SimpleQueue()
 
     def run(self, orders: FileIO) -> int:
         """Work until told to stop; return the exit code."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        threading.Thread(
-            target=self._follow, args=(orders,), name="groupqueue-orders", daemon=True
-        ).start()
+        # Only noted there: a signal may come in the middle of anything.
+        signal.signal(signal.SIGTERM, lambda *_: self._orders.put("SIGTERM"))
+        threading.Thread(target=self._listen, args=(orders,), daemon=True).start()
+        threading.Thread(target=self._obey, name="groupqueue-orders", daemon=True).start()
         self._keeper.beat()
         self._keeper.start()
         queues = self._options.queues
         signals.send(signals.worker_started, type(self), worker_id=self.worker_id, queues=queues)
+        self._report({"started": True})
         try:
             self._pump.run()
         except Exception:
             # A fault of ours: others take over at once what this process holds.
             log.exception("the pump broke", extra={"action": "pump_failed"})
             self._exit_code = 1
+            self.drain("pump failed")
             self.hand_back()
-        self._keeper.stop()
-        self._keeper.depart()
-        signals.send(signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues)
-        self._report()
+        with self._last_word:
+            self._keeper.stop()
+            self._tell_stopped()
         return self._exit_code
 
-    def drain(self, reason: str) -> None:
-        """Claim nothing more and leave when the running handlers are settled."""
-        self._leave_after(self._options.shutdown_timeout)
+    def drain(self, reason: str, *, seconds: float | None = None) -> None:
+        """Claim nothing more and leave when the running handlers are settled.
+
+        What is unfinished after `seconds`, else --shutdown-timeout, is handed back. Only
+        the first call counts.
+        """
         self._pump.stop(reason)
+        # Held until all are told, so that nobody hears of the end before.
+        with self._begin_leaving:
+            if self._is_leaving:
+                return
+            self._is_leaving = True
+            timeout = self._options.shutdown_timeout if seconds is None else seconds
+            timer = threading.Timer(timeout, self.hand_back)
+            timer.daemon = True
+            timer.start()
+            signals.send(
+                signals.worker_stopping,
+                type(self),
+                worker_id=self.worker_id,
+                queues=self._options.queues,
+                reason=reason,
+            )
 
     def hand_back(self) -> NoReturn:
         """Release every lease, uncounted and at the head of its group, and leave at once."""
+        self._last_word.acquire()
         handed_back = self._keeper.hand_back()
-        self._keeper.depart()
         log.warning(
             "left with handlers running; their messages were handed back",
             extra={"action": "handed_back", "leases": handed_back},
         )
-        self._leave(self._exit_code)
-
-    def _stopping(self, reason: str) -> None:
-        signals.send(
-            signals.worker_stopping,
-            type(self),
-            worker_id=self.worker_id,
-            queues=self._options.queues,
-            reason=reason,
-        )
-        self._leave_after(self._options.shutdown_timeout)
-
-    def _leave(self, code: int) -> NoReturn:
-        self._report()
+        self._tell_stopped()
         logging.shutdown()
         # Handlers may still be running: nothing but this ends their threads.
-        os._exit(code)
+        os._exit(self._exit_code)
 
-    def _leave_after(self, seconds: float) -> None:
-        """Hand back what is unfinished by then; the first call sets the time."""
-        if self._is_leaving:
+    def _tell_stopped(self) -> None:
+        if self._has_stopped:
             return
-        self._is_leaving = True
-        timer = threading.Timer(seconds, self.hand_back)
-        timer.daemon = True
-        timer.start()
-
-    def _on_signal(self, *_: object) -> None:
-        # Handing back takes a while and locks: not the work of a signal handler.
-        self._signals_seen += 1
-        if self._signals_seen == 1:
-            self._pump.stop("SIGTERM")
-        leave = threading.Thread(
-            target=self._leave_after if self._signals_seen == 1 else self.hand_back,
-            args=(self._options.shutdown_timeout,) if self._signals_seen == 1 else (),
-            daemon=True,
+        self._has_stopped = True
+        self._keeper.depart()
+        queues = self._options.queues
+        signals.send(signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues)
+        self._report(
+            {
+                "processed": self._pump.processed,
+                "failed": self._pump.failed,
+                "reason": self._pump.stop_reason,
+            }
         )
-        leave.start()
 
-    def _follow(self, orders: FileIO) -> None:
-        """Carry out the supervisor's orders; when it is gone, finish and leave."""
+    def _listen(self, orders: FileIO) -> None:
+        """Take in the supervisor's orders; when it is gone, that is one too."""
         for order in orders:
-            if order.strip() == b"stop":
+            self._orders.put(order.decode().strip())
+        self._orders.put("supervisor gone")
+
+    def _obey(self) -> None:
+        """Drain on the first order, whatever it says; hand back on "stop" or a second SIGTERM."""
+        signals_seen = 0
+        while True:
+            order = self._orders.get()
+            signals_seen += order == "SIGTERM"
+            if order == "stop" or signals_seen > 1:
                 self.hand_back()
-            self.drain("asked to")
-        self.drain("supervisor gone")
+            self.drain("asked to" if order == "drain" else order)
 
     def _overdue(self, held: Held) -> None:
         """A handler has run out of time. No thread can be ended from outside, so its
         process goes: the others finish, this message counts a crash."""
-        if self._exit_code:
-            return
-        self._exit_code = EXIT_OVERDUE
         self._keeper.let_go(held)
+        seconds = 0.0 if held.started_at is None else time.monotonic() - held.started_at
         log.error(
             "a handler ran out of time; its process drains and is replaced",
             extra={
@@ -178,8 +190,26 @@ class WorkerProcess:
                 "topic": held.handler.topic if held.handler else "",
             },
         )
-        self._pump.stop("handler overdue")
-        self._leave_after(OVERDUE_GRACE_SECONDS)
+        signals.send(
+            signals.message_failed,
+            held.handler,
+            delivery=held.delivery,
+            error=TimeoutError(f"the handler ran out of time after {seconds:.1f} seconds"),
+            duration_seconds=seconds,
+            # Its lease is not renewed any more: then it is somebody else's turn.
+            retry_seconds=max(0.0, held.lasts_until - time.monotonic()),
+        )
+        if not self._exit_code:
+            self._exit_code = EXIT_OVERDUE
+            self.drain("handler overdue", seconds=OVERDUE_GRACE_SECONDS)
+            threading.Thread(target=self._leave_when_settled, daemon=True).start()
+
+    def _leave_when_settled(self) -> None:
+        """End the process once only overdue handlers are left: nobody waits for those."""
+        time.sleep(SETTLED_CHECK_SECONDS)
+        while not self._keeper.is_idle:
+            time.sleep(SETTLED_CHECK_SECONDS)
+        self.hand_back()
 
     def _newer_schema(self, schema: int) -> None:
         """Newer workers have changed the layout of the keys: this one must not touch them."""
@@ -205,13 +235,8 @@ class WorkerProcess:
             "failed": self._pump.failed,
         }
 
-    def _report(self) -> None:
-        """Leave the closing figures in the supervisor's pipe."""
-        figures = {
-            "processed": self._pump.processed,
-            "failed": self._pump.failed,
-            "reason": self._pump.stop_reason,
-        }
+    def _report(self, facts: dict[str, object]) -> None:
+        """Leave a line in the supervisor's pipe."""
         # The supervisor may be gone, and nobody else wants to know.
         with contextlib.suppress(OSError):
-            os.write(self._report_to, (json.dumps(figures) + "\n").encode())
+            os.write(self._report_to, (json.dumps(facts) + "\n").encode())

@@ -19,6 +19,10 @@ from groupqueue.worker.sources import HintListener, Source
 log = logging.getLogger("groupqueue.worker")
 
 
+# A second suspect is left to another process, or to this one a little later.
+SUSPECT_PAUSE_SECONDS = 0.5
+
+
 class Stop(enum.Enum):
     """Wakes the pump so that it sees that it is to stop."""
 
@@ -54,6 +58,9 @@ class Pump:
         self._on_stopping = on_stopping
         self._has_told = False
         self._running = 0
+        self._suspect: Held | None = None
+        """Claimed, and handled with nothing beside it until it is settled: Held.is_suspect."""
+        self._has_begun_suspect = False
         self.stop_reason = ""
         """Why no more messages are claimed; empty while they are."""
         self.processed = 0
@@ -77,8 +84,10 @@ class Pump:
             if self.stop_reason and not self._has_told:
                 self._has_told = True
                 self._on_stopping(self.stop_reason)
+                self._spare_suspect()
             if self.stop_reason and not self._running and not self._unsettled():
                 return
+            self._tend_suspect()
             if not self._turn_all():
                 self._wait()
 
@@ -100,7 +109,7 @@ class Pump:
         return turned
 
     def _want(self) -> int:
-        if self.stop_reason:
+        if self.stop_reason or self._suspect:
             return 0
         free = min(self._concurrency - self._running, calls.MAX_LEASES_PER_CALL)
         return free if self._claims_left is None else min(free, self._claims_left)
@@ -110,10 +119,34 @@ class Pump:
         if self._claims_left is not None:
             self._claims_left -= 1
         self._keeper.hold(held)
-        if prepare(held):
-            self._pool.start(held)
-        else:
+        if not prepare(held):
             self._inbox.put(held)
+        elif not held.is_suspect:
+            self._pool.start(held)
+        elif self._suspect is None:
+            self._suspect, self._has_begun_suspect = held, False
+        else:
+            # Not to be beside the first one even while it waits.
+            held.settlement = Settlement.release(held.lease, SUSPECT_PAUSE_SECONDS)
+            self._inbox.put(held)
+
+    def _tend_suspect(self) -> None:
+        """Begin the suspect once nothing is beside it; go on once it is settled."""
+        suspect = self._suspect
+        if suspect is None or self._unsettled():
+            return
+        if self._running == 0:
+            self._suspect = None
+        elif self._running == 1 and not self._has_begun_suspect:
+            self._has_begun_suspect = True
+            self._pool.start(suspect)
+
+    def _spare_suspect(self) -> None:
+        """Hand the suspect back if it has not begun: the process is to leave soon."""
+        if self._suspect is not None and not self._has_begun_suspect:
+            self._has_begun_suspect = True
+            self._suspect.settlement = Settlement.release(self._suspect.lease)
+            self._inbox.put(self._suspect)
 
     def _collect(self, timeout: float | None = 0) -> None:
         """Take in everything that has happened, waiting for the first event if asked."""

@@ -146,7 +146,7 @@ def note_settled(held: Held, settled: Settled) -> None:
         if settlement.outcome in ("dead", "halt"):
             _tell_exhausted(held)
         return
-    fields = {"group": held.lease.group, "message": held.lease.id, "word": settled.word}
+    fields = {"group": held.lease.group, "message_id": held.lease.id, "word": settled.word}
     if held.is_uncertain:
         log.info(
             "whether the settlement took effect is unknown: its first reply was lost",

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from groupqueue.worker import child
 from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE
@@ -23,7 +24,8 @@ log = logging.getLogger("groupqueue.worker")
 
 # A process that lives this long has started well; its next death begins a new count.
 HEALTHY_SECONDS = 10.0
-DEATHS_TOLERATED = 5
+# A process that dies before it could claim anything will hardly ever start.
+FAILED_STARTS_TOLERATED = 5
 FIRST_RESTART_SECONDS, LONGEST_RESTART_SECONDS = 0.1, 10.0
 # What a child needs beyond --shutdown-timeout to hand its leases back.
 LEAVING_SECONDS = 10.0
@@ -50,9 +52,10 @@ class Place:
     options: WorkerOptions
     process: subprocess.Popen[bytes] | None = None
     report: int | None = None
-    """The file descriptor on which the process leaves its closing figures."""
+    """The file descriptor on which the process tells of its start, and its figures."""
     started_at: float = 0.0
     deaths_in_a_row: int = 0
+    failed_starts_in_a_row: int = 0
     restart_at: float | None = None
     is_done: bool = field(default=False)
 
@@ -165,7 +168,10 @@ class Supervisor:
         if place.process is None or place.is_done or place.process.poll() is None:
             return
         code = place.process.returncode
-        self._close(place)
+        if self._close(place):
+            place.failed_starts_in_a_row = 0
+        else:
+            place.failed_starts_in_a_row += 1
         if code == 0 or self._orders_given:
             place.is_done = True
         elif code == EXIT_CONFIGURATION:
@@ -178,7 +184,7 @@ class Supervisor:
         if lived_seconds >= HEALTHY_SECONDS or code == EXIT_OVERDUE:
             place.deaths_in_a_row = 0
         place.deaths_in_a_row += 1
-        if place.deaths_in_a_row > DEATHS_TOLERATED:
+        if place.failed_starts_in_a_row > FAILED_STARTS_TOLERATED:
             self._give_up(place, code)
             return
         pause = min(FIRST_RESTART_SECONDS * 2**place.deaths_in_a_row, LONGEST_RESTART_SECONDS)
@@ -201,21 +207,22 @@ class Supervisor:
         if not self._orders_given:
             self.order("drain")
 
-    def _close(self, place: Place) -> None:
-        """Read the closing figures of a process that has ended."""
+    def _close(self, place: Place) -> bool:
+        """Read what a process that has ended told of itself; say whether it had started."""
         process, report = place.process, place.report
         if process is not None and process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
         if report is None:
-            return
-        with contextlib.suppress(BlockingIOError), os.fdopen(report, "rb", buffering=0) as pipe:
-            last = pipe.read(MOST_REPORT_BYTES) or b""
+            return False
+        told: dict[str, Any] = {}
+        with os.fdopen(report, "rb", buffering=0) as pipe:
+            for line in (pipe.read(MOST_REPORT_BYTES) or b"").splitlines():
+                told |= json.loads(line)
         place.process = place.report = None
-        if last.endswith(b"\n"):
-            figures = json.loads(last)
-            self._summary.processed += figures["processed"]
-            self._summary.failed += figures["failed"]
+        self._summary.processed += told.get("processed", 0)
+        self._summary.failed += told.get("failed", 0)
+        return "started" in told
 
     def _end_all(self) -> None:
         """Leave no process behind, whatever ended the supervisor."""

@@ -1,13 +1,14 @@
 """On which servers, through which executor does a test meet a shard?
 
 `shard` is everything: both executors on each real server, and on fakeredis;
-`real_shard` leaves fakeredis out. `proxied_shard` has a proxy on the way that sees
+`real_shard` leaves fakeredis out, `sync_shard` the async executor. `proxied_shard` has a proxy on the way that sees
 every command and can hurt the connection. `own_shard` has a server to hurt.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -26,15 +27,17 @@ async def shard(
     request: pytest.FixtureRequest, servers: Servers, queue_prefix: str
 ) -> AsyncIterator[Shard]:
     """A shard on each kind of server, reached through each executor."""
-    executor, _, kind = request.param.partition("-")
-    if kind == "fakeredis":
-        async with reach_fake(executor, queue_prefix) as fake:
-            yield fake
-        return
-    url = servers.get(kind).url
-    with look_inside(url) as inside:
-        async with reach(executor, url, queue_prefix) as transport:
-            yield Shard(transport, inside, queue_prefix)
+    async with _opened(request.param, servers, queue_prefix) as shard:
+        yield shard
+
+
+@pytest.fixture(params=[name for name in REAL + FAKE if name.startswith("sync")])
+async def sync_shard(
+    request: pytest.FixtureRequest, servers: Servers, queue_prefix: str
+) -> AsyncIterator[Shard]:
+    """A shard on each kind of server, for what is the scripts' doing alone."""
+    async with _opened(request.param, servers, queue_prefix) as shard:
+        yield shard
 
 
 @pytest.fixture(params=REAL)
@@ -42,15 +45,12 @@ async def real_shard(
     request: pytest.FixtureRequest, servers: Servers, queue_prefix: str
 ) -> AsyncIterator[Shard]:
     """The same on real servers only."""
-    executor, _, kind = request.param.partition("-")
-    url = servers.get(kind).url
-    with look_inside(url) as inside:
-        async with reach(executor, url, queue_prefix) as transport:
-            yield Shard(transport, inside, queue_prefix)
+    async with _opened(request.param, servers, queue_prefix) as shard:
+        yield shard
 
 
 @pytest.fixture
-def proxy(server: Server) -> AsyncIterator[Proxy]:
+def proxy(server: Server) -> Iterator[Proxy]:
     """A proxy before a shared server."""
     with Proxy(server.port) as proxy:
         yield proxy
@@ -78,3 +78,16 @@ async def own_shard(
     with look_inside(own_server.url) as inside:
         async with reach(request.param, own_server.url, queue_prefix) as transport:
             yield Shard(transport, inside, queue_prefix)
+
+
+@asynccontextmanager
+async def _opened(name: str, servers: Servers, prefix: str) -> AsyncIterator[Shard]:
+    executor, _, kind = name.partition("-")
+    if kind == "fakeredis":
+        async with reach_fake(executor, prefix) as fake:
+            yield fake
+        return
+    url = servers.get(kind).url
+    with look_inside(url) as inside:
+        async with reach(executor, url, prefix) as transport:
+            yield Shard(transport, inside, prefix)

@@ -100,7 +100,7 @@ def permissions() -> list[str]:
 def commands() -> set[str]:
     """Return every command that a script sends."""
     text = all_code()
-    sent = set(re.findall(r'redis\.p?call\("(\w+)"', text))
+    sent = set(re.findall(r'(?:redis\.p?call|read)\("(\w+)"', text))
     sizes = re.search(r"SIZE_OF = \{(.*?)\n\}", text, re.DOTALL)
     return sent | set(re.findall(r'= "([A-Z]+)"', sizes[1] if sizes else ""))
 

@@ -56,8 +56,8 @@ async def test_each_group_is_counted_in_the_one_state_that_it_is_in(shard: Shard
     # The longest wait is the crashed group's, which was put back a second.
     assert [view.group for view in taken.waiting] == ["crashed", "waiting"]
     assert {view.state for view in taken.waiting} == {"due"}
-    assert taken.waiting[0].wait_seconds >= 1
-    assert taken.tiers[2].longest_wait_seconds >= 1
+    assert taken.waiting[0].wait_seconds > 0.9
+    assert taken.tiers[2].longest_wait_seconds > 0.9
     [leased] = taken.leased
     assert (leased.group, leased.state, leased.holder) == ("leased", "leased", "leased-worker")
     assert 0 < leased.lease_left_seconds <= 60

@@ -24,7 +24,11 @@ local function open_shard(prefix, names)
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
     local found = redis.pcall(SIZE_OF[name], key)
     if type(found) == "table" then
-      shard.wrong = redis.error_reply("WRONGKEY " .. key .. " is a " .. redis.call("TYPE", key).ok)
+      -- Whatever else it is, such as a missing permission, speaks for itself.
+      shard.wrong = found
+      if string.find(found.err, "WRONGTYPE", 1, true) then
+        shard.wrong = redis.error_reply("WRONGKEY " .. key .. " is a " .. redis.call("TYPE", key).ok)
+      end
       return shard
     end
     size[name] = found

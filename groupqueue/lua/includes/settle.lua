@@ -35,14 +35,25 @@ function outcomes.release(shard, s)
   return 0, s.now + tonumber(s.value)
 end
 
+-- A head that is given up after a report has one failure more; only poison has none.
+local function count_last_failure(shard, s)
+  if s.value == "poison" then return end
+  redis.call("HINCRBY", shard.prefix .. ":failures", s.group, 1)
+  shard.size.failures = math.max(shard.size.failures, 1)
+end
+
 function outcomes.dead(shard, s)
+  count_last_failure(shard, s)
   dead_letter(shard, s.group, s.tier, s.value, s.error)
   return 1, s.now
 end
 
 function outcomes.halt(shard, s)
+  count_last_failure(shard, s)
+  -- An operator's pause of the running lease stays noted behind the halt.
+  local paused = shard.size.paused > 0 and redis.call("HGET", shard.prefix .. ":paused", s.group)
   redis.call("HSET", shard.prefix .. ":paused", s.group,
-    "halted " .. digits(shard.now_ms) .. " " .. s.value)
+    "halted " .. digits(shard.now_ms) .. " " .. s.value .. (paused and "\n" .. paused or ""))
   redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
   shard.size.paused = 1
   return 0, s.now

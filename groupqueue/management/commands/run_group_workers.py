@@ -11,7 +11,7 @@ from django.utils import autoreload
 from groupqueue import conf
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.worker.logs import configure_logging
-from groupqueue.worker.options import WorkerOptions
+from groupqueue.worker.options import ClaimShares, WorkerOptions
 from groupqueue.worker.startup import UnsafeServer, banner, closing_line, server_warnings
 from groupqueue.worker.supervisor import Supervisor
 
@@ -107,11 +107,12 @@ class Command(BaseCommand):
 
 def _options(values: dict[str, Any]) -> WorkerOptions:
     queues = tuple(dict.fromkeys(values["queues"])) or conf.configured_queues()
-    for queue in queues:
-        conf.get_config(queue)
     known = WorkerOptions.__dataclass_fields__
     given = {name: value for name, value in values.items() if name in known}
-    return WorkerOptions(**given | {"queues": queues})
+    options = WorkerOptions(**given | {"queues": queues})
+    for queue in queues:
+        ClaimShares(options, conf.get_config(queue))
+    return options
 
 
 def _count(text: str) -> int:

@@ -145,6 +145,15 @@ async def fail_async(delivery: Delivery) -> None:
     traces.leave("ended", delivery)
 
 
+@handler("recover")
+def recover(delivery: Delivery) -> None:
+    """Fail for as long as the gate is shut."""
+    traces.leave("started", delivery)
+    if not at_gate(delivery):
+        raise RuntimeError("out of paint")
+    traces.leave("ended", delivery)
+
+
 @handler("fail.twice", max_attempts=2, on_exhausted="dead_letter")
 def fail_twice(delivery: Delivery) -> None:
     """Raise an error, under a policy of its own."""
@@ -192,10 +201,10 @@ def steering(payload: dict[str, Any]) -> BaseException:
 
 @handler("crash")
 def crash(delivery: Delivery) -> None:
-    """Take the process down, once as many others as the message says are at their gates."""
+    """Take the process down; the first time while as many others work as the message says."""
     traces.leave("started", delivery)
     if delivery.crashes == 0:
-        traces.wait_for("started", delivery.payload.get("beside", 0), topic="gate")
+        traces.wait_for("started", delivery.payload.get("beside", 0), topic="work")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -257,7 +266,10 @@ def autocommit_off(delivery: Delivery) -> None:
 @handler("database.look")
 def look(delivery: Delivery) -> None:
     """Tell in which state the connection was found, and how many rows there are."""
-    found = {"in_transaction": connection.in_atomic_block, "rows": query("SELECT COUNT(*) FROM notes")}
+    found = {
+        "in_transaction": connection.in_atomic_block,
+        "rows": query("SELECT COUNT(*) FROM notes"),
+    }
     traces.leave("ended", delivery, autocommit=connection.get_autocommit(), **found)
 
 

@@ -11,6 +11,7 @@ from demo.flights.fresh import DemoFailed
 from demo.flights.programs import interruptible
 from demo.flights.progress import Progress
 from demo.flights.site import Site
+from groupqueue.exceptions import GroupQueueError
 
 
 class Command(BaseCommand):
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         try:
             with interruptible():
                 Site(progress=progress, port=port, seconds=seconds).run()
-        except DemoFailed as error:
+        except (DemoFailed, GroupQueueError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             progress.say("Interrupted; the site and the workers have ended.")

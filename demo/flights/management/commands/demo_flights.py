@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from demo.flights.fresh import DemoFailed
 from demo.flights.month import Month
 from demo.flights.programs import interruptible
 from demo.flights.progress import Progress
+from groupqueue.exceptions import GroupQueueError
 
 INTERRUPTED = 128 + 2  # as shells say that SIGINT ended a program
 
@@ -24,7 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the options."""
-        parser.add_argument("--rows", type=int, help="read only the first rows; all by default")
+        parser.add_argument("--rows", type=_count, help="read only the first rows; all by default")
         parser.add_argument(
             "--patience",
             type=float,
@@ -40,7 +42,7 @@ class Command(BaseCommand):
         try:
             with interruptible():
                 month.run()
-        except DemoFailed as error:
+        except (DemoFailed, GroupQueueError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             progress.say("Interrupted; the workers have ended.")
@@ -48,3 +50,10 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(asdict(month.result)))
         if month.problems:
             raise CommandError("\n".join(month.problems))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
