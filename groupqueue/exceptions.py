@@ -129,13 +129,15 @@ class WrongKeyType(GroupQueueError):
 class Retry(GroupQueueError):
     """Deliver the message again after a delay, at the head of its group as before."""
 
-    def __init__(self, delay: float | datetime.timedelta | None = None) -> None:
-        """Take the delay in seconds, or None for the queue's backoff."""
+    def __init__(
+        self, delay: float | datetime.timedelta | None = None, reason: str = "asked for"
+    ) -> None:
+        """Take the delay in seconds, or None for the queue's backoff; operators see the reason."""
         if isinstance(delay, datetime.timedelta):
             delay = delay.total_seconds()
         if delay is not None and not 0 <= delay < float("inf"):
             raise InvalidArgument(f"Retry(delay={delay!r}): the delay is 0 or more seconds")
-        super().__init__()
+        super().__init__(reason)
         self.delay_seconds = delay
 
 

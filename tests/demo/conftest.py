@@ -86,7 +86,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     keeper_lock = directory / "server" / "keeper.lock"
     if keeper_lock.exists():
         wait_until(lambda: _is_free(keeper_lock), "the demo's server has ended")
-        shutil.rmtree(socket_path(directory).parent, ignore_errors=True)
+        shutil.rmtree(socket_path(directory / "server").parent, ignore_errors=True)
 
 
 def result_of(stdout: str) -> dict[str, Any]:

@@ -61,12 +61,12 @@ end
 
 -- A ready group without messages, or under a lock that outlives its score, can only
 -- come from editing by hand: put it right, so that nobody spins on it.
-local function mend(shard, group, tier, empty)
-  if empty then
+local function mend(shard, group, tier, is_empty)
+  if is_empty then
     redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
-    redis.call("HDEL", shard.prefix .. ":prio", group)
-    redis.call("HDEL", shard.prefix .. ":attempts", group)
-    redis.call("HDEL", shard.prefix .. ":holders", group)
+    for _, name in ipairs({ "prio", "attempts", "failures", "errors", "holders" }) do
+      redis.call("HDEL", shard.prefix .. ":" .. name, group)
+    end
     return
   end
   local left_ms = redis.call("PTTL", shard.prefix .. ":lock:" .. group)
@@ -74,39 +74,59 @@ local function mend(shard, group, tier, empty)
     digits(shard.now_ms + 1 + (left_ms >= 0 and left_ms or 1000)), group)
 end
 
-local function claim(shard, request)
-  local prefix, leases, held = shard.prefix, {}, {}
+-- Leases a group if it can be leased; returns its row, or nil when it had to be mended.
+local function lease(shard, request, group, tier, token)
+  local prefix = shard.prefix
+  local element = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
+  if not element or not redis.call("SET", prefix .. ":lock:" .. group, token,
+    "PX", digits(request.visibility_ms), "NX") then
+    mend(shard, group, tier, not element)
+    return nil
+  end
+  local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
+  local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or "0"
+  return { group, token, deliveries, tonumber(failures), tier, element }
+end
+
+-- One look at the heads of the ready sets; returns the ms to wait and what was mended.
+local function claim_seen(shard, request, leases)
+  local prefix, held, holders, mended = shard.prefix, {}, {}, 0
   local deadline = digits(shard.now_ms + request.visibility_ms)
-  local token = math.max(tonumber(redis.call("GET", prefix .. ":fence") or "0"), shard.now_us - 1)
-  local holders = {}
   local pick, wait_ms = picker(shard, request)
   while #leases < request.want do
     local group, tier = pick(#leases < request.preferred)
     if not group then break end
-    local element = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
-    local name = digits(token + 1)
-    if element and redis.call("SET", prefix .. ":lock:" .. group, name,
-      "PX", digits(request.visibility_ms), "NX") then
-      token = token + 1
-      local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
-      local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or "0"
-      table.insert(leases, { group, name, deliveries, tonumber(failures), tier, element })
-      table.insert(holders, group)
-      table.insert(holders, request.worker)
+    local row = lease(shard, request, group, tier, digits(shard.token + 1))
+    if row then
+      shard.token = shard.token + 1
+      leases[#leases + 1] = row
+      holders[#holders + 1], holders[#holders + 2] = group, request.worker
       held[tier] = held[tier] or {}
       table.insert(held[tier], deadline)
       table.insert(held[tier], group)
     else
-      mend(shard, group, tier, not element)
+      mended = mended + 1
     end
+  end
+  for tier, members in pairs(held) do
+    redis.call("ZADD", prefix .. ":ready:" .. tier, unpack(members))
+  end
+  if #holders > 0 then redis.call("HSET", prefix .. ":holders", unpack(holders)) end
+  return wait_ms(), mended
+end
+
+local LOOKS = 10 -- mending is rare; whoever asks again goes on where this left off
+
+local function claim(shard, request)
+  local leases, wait_ms, mended = {}, -1, 0
+  shard.token = math.max(tonumber(redis.call("GET", shard.prefix .. ":fence") or "0"), shard.now_us - 1)
+  for _ = 1, LOOKS do
+    wait_ms, mended = claim_seen(shard, request, leases)
+    if mended == 0 or #leases == request.want then break end
   end
   if #leases > 0 then
-    for tier, members in pairs(held) do
-      redis.call("ZADD", prefix .. ":ready:" .. tier, unpack(members))
-    end
-    redis.call("HSET", prefix .. ":holders", unpack(holders))
-    redis.call("SET", prefix .. ":fence", digits(token))
+    redis.call("SET", shard.prefix .. ":fence", digits(shard.token))
     tally(shard, "delivered", #leases)
   end
-  return leases, wait_ms()
+  return leases, mended > 0 and 0 or wait_ms
 end
