@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from io import FileIO
 
 
@@ -22,9 +23,18 @@ def main() -> int:
     sys.path[:] = start["path"]
     os.set_inheritable(start["report_to"], False)
 
-    import django  # noqa: PLC0415 - only now is it known from where
+    # Only now is it known from where.
+    import django  # noqa: PLC0415
+    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415
 
-    django.setup()
+    from groupqueue.exceptions import ConfigurationError  # noqa: PLC0415
+    from groupqueue.worker.exits import EXIT_CONFIGURATION  # noqa: PLC0415
+
+    try:
+        django.setup()
+    except (ImproperlyConfigured, ConfigurationError):
+        traceback.print_exc()
+        return EXIT_CONFIGURATION
     from groupqueue.worker.process import run  # noqa: PLC0415
 
     return run(start["options"], orders, report_to=start["report_to"])

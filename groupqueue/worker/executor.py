@@ -89,15 +89,25 @@ def prepare(held: Held) -> bool:
 def handle(held: Held) -> None:
     """Call a sync handler between two clean-ups of the thread's database connections."""
     clean_connections()
-    call(held)
+    try:
+        call(held)
+    except BaseException as error:
+        signals.send(signals.message_failed, held.handler, **_failed(held, error))
     clean_connections()
 
 
 async def handle_async(held: Held) -> None:
     """Await an async handler between two clean-ups of the database connections."""
     await _clean_connections_async()
-    await call_async(held)
+    try:
+        await call_async(held)
+    except BaseException as error:
+        await signals.asend(signals.message_failed, held.handler, **_failed(held, error))
     await _clean_connections_async()
+
+
+# `handle` goes on whatever a handler raises, as a worker must; `call` lets through what
+# ends a program, such as KeyboardInterrupt.
 
 
 def call(held: Held) -> None:
@@ -108,7 +118,7 @@ def call(held: Held) -> None:
         signals.send(signals.message_started, handler, delivery=delivery)
         handler(delivery)
     except (Exception, SystemExit) as error:
-        signals.send(signals.message_failed, handler, **_failed(held, error, started))
+        signals.send(signals.message_failed, handler, **_failed(held, error))
     else:
         held.settlement = Settlement.ack(held.lease)
         signals.send(
@@ -127,7 +137,7 @@ async def call_async(held: Held) -> None:
         await signals.asend(signals.message_started, handler, delivery=delivery)
         await handler(delivery)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        await signals.asend(signals.message_failed, handler, **_failed(held, error, started))
+        await signals.asend(signals.message_failed, handler, **_failed(held, error))
     else:
         held.settlement = Settlement.ack(held.lease)
         await signals.asend(
@@ -149,12 +159,15 @@ def clean_connections() -> None:
     """Give the next message usable database connections: none that died, grew too old or
     was left inside a transaction. Never raises: what is wrong, the next query tells."""
     try:
-        close_old_connections()
         for connection in connections.all(initialized_only=True):
             if connection.connection is None:
                 continue
             if connection.in_atomic_block or not connection.autocommit:
                 _end_transaction(connection)
+            # A worker idles for hours: whether the server still knows a connection that
+            # was kept is asked before its next use, whatever CONN_HEALTH_CHECKS says.
+            connection.health_check_enabled = True  # type: ignore[attr-defined] # not in the stubs
+        close_old_connections()
     except DatabaseError:
         log.exception("a connection cannot be cleaned", extra={"action": "clean_up_failed"})
 
@@ -180,12 +193,13 @@ def _prepared(held: Held) -> tuple[Handler[Any], Delivery]:
     return held.handler, held.delivery
 
 
-def _failed(held: Held, error: BaseException, started: float) -> dict[str, Any]:
+def _failed(held: Held, error: BaseException) -> dict[str, Any]:
     """Note what becomes of a message whose handler raised; return what to tell of it."""
     handler, delivery = _prepared(held)
+    now = time.monotonic()
     policy = handler.policy_for(held.queue.policy)
     failures = held.lease.failures + 1
-    text = f"{type(error).__name__}: {error}"
+    text = _text_of(error)
     retry_seconds: float | None = None
     if isinstance(error, Reject):
         held.settlement = exhausted(held.lease, policy, error.reason, text)
@@ -200,6 +214,14 @@ def _failed(held: Held, error: BaseException, started: float) -> dict[str, Any]:
     return {
         "delivery": delivery,
         "error": error,
-        "duration_seconds": time.monotonic() - started,
+        "duration_seconds": now - (held.started_at or now),
         "retry_seconds": retry_seconds,
     }
+
+
+def _text_of(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # its __str__ is the project's code
+        return f"{name}, whose text cannot be shown"

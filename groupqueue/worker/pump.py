@@ -172,6 +172,9 @@ class Pump:
             for source in self._sources:
                 if source.config is event.queue:
                     source.finished.append(event)
+                elif self._burst:
+                    # Its handler may have published there.
+                    source.is_exhausted, source.next_due = False, 0.0
 
     def _wait(self) -> None:
         """Sleep until something happens; listen for hints where messages may come from."""

@@ -68,6 +68,8 @@ class Supervisor:
         self._places = [Place(number, self._share(number)) for number in range(options.processes)]
         self._summary = Summary()
         self._orders_given: list[str] = []
+        self._kill_at: float | None = None
+        """When processes that were told to leave have had time enough, monotonic."""
         self._signals_seen = 0
         # Signals and dying children write here, so that one wait covers everything.
         self._bell, self._ring = os.pipe()
@@ -84,6 +86,7 @@ class Supervisor:
             while not all(place.is_done for place in self._places):
                 self._wait()
                 self._heed_signals()
+                self._kill_if_late()
                 for place in self._places:
                     self._look_after(place)
         finally:
@@ -95,6 +98,8 @@ class Supervisor:
     def order(self, order: str) -> None:
         """Tell all processes to "drain" or to "stop" (hand back and leave at once)."""
         self._orders_given.append(order)
+        patience = self._options.shutdown_timeout if order == "drain" else 0.0
+        self._kill_at = time.monotonic() + patience + LEAVING_SECONDS
         for place in self._places:
             if place.restart_at is not None:
                 place.restart_at, place.is_done = None, True
@@ -154,13 +159,28 @@ class Supervisor:
             process.stdin.flush()
 
     def _wait(self) -> None:
-        restarts = [place.restart_at for place in self._places if place.restart_at is not None]
-        timeout = max(0.0, min(restarts) - time.monotonic()) if restarts else None
+        moments = [place.restart_at for place in self._places] + [self._kill_at]
+        nearest = min((moment for moment in moments if moment is not None), default=None)
+        timeout = None if nearest is None else max(0.0, nearest - time.monotonic())
         with selectors.DefaultSelector() as selector:
             selector.register(self._bell, selectors.EVENT_READ)
             selector.select(timeout)
         with contextlib.suppress(BlockingIOError):
             os.read(self._bell, 4096)
+
+    def _kill_if_late(self) -> None:
+        """End processes that cannot leave: stopped, or with a handler that lets nobody run."""
+        if self._kill_at is None or time.monotonic() < self._kill_at:
+            return
+        self._kill_at = None
+        for place in self._places:
+            if place.process is not None and place.process.poll() is None:
+                log.error(
+                    "a worker process does not leave; it is killed, and its messages are"
+                    " delivered again when their leases end",
+                    extra={"action": "process_killed", "pid": place.process.pid},
+                )
+                place.process.kill()
 
     def _look_after(self, place: Place) -> None:
         if place.restart_at is not None and time.monotonic() >= place.restart_at:

@@ -46,7 +46,7 @@ def test_an_element_without_expiry_or_body():
         ID.encode() + b"1796007991297",
         ID.encode() + b"1796007991297" + b"12",
         ID.encode() + b"-796007991297" + b"0" * 13 + b"body",
-        ID.encode() + "１７９６".encode() + b"0" * 20,
+        ID.encode() + "\uff11\uff17\uff19\uff16".encode() + b"0" * 20,
         b"\xff" * 100,
     ],
 )

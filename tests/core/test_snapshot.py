@@ -47,9 +47,7 @@ def test_a_group_that_waits():
 
 
 def test_a_leased_group():
-    row = group(
-        due=b"1796008021297", token=b"17", left_ms=30_000, holder=b"w", deliveries=b"2"
-    )
+    row = group(due=b"1796008021297", token=b"17", left_ms=30_000, holder=b"w", deliveries=b"2")
 
     [view] = decoded(leased=[row]).leased
 
@@ -62,7 +60,12 @@ def test_a_parked_group():
 
     [view] = decoded(parked=[row]).parked
 
-    assert (view.state, view.failures, view.last_error, view.wait_seconds) == ("parked", 2, "böse", 0)
+    assert (view.state, view.failures, view.last_error, view.wait_seconds) == (
+        "parked",
+        2,
+        "böse",
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,12 @@ def test_parked_is_what_is_neither_due_nor_leased_nor_held():
     [tier] = decoded(tiers=[[3, 10, 4, 2, 1, 25, 1500]]).tiers
 
     assert (tier.tier, tier.groups, tier.due, tier.leased, tier.parked, tier.held) == (
-        3, 10, 4, 2, 3, 1,
+        3,
+        10,
+        4,
+        2,
+        3,
+        1,
     )
     assert (tier.messages, tier.longest_wait_seconds) == (25, 1.5)
 

@@ -1,8 +1,9 @@
 """On which servers, through which executor does a test meet a shard?
 
 `shard` is everything: both executors on each real server, and on fakeredis;
-`real_shard` leaves fakeredis out, `sync_shard` the async executor. `proxied_shard` has a proxy on the way that sees
-every command and can hurt the connection. `own_shard` has a server to hurt.
+`real_shard` leaves fakeredis out, `sync_shard` the async executor. `proxied_shard` has
+a proxy on the way that sees every command and can hurt the connection. `own_shard` has
+a server to hurt.
 """
 
 from __future__ import annotations

@@ -31,22 +31,19 @@ def include_names() -> list[str]:
     return sorted(path.name[:-4] for path in (LUA / "includes").iterdir())
 
 
-def read(name: str, *, include: bool = False) -> str:
-    """Return the text of a script or an include."""
-    folder = LUA / "includes" if include else LUA
-    return (folder / f"{name}.lua").read_text("utf-8")
+def paths() -> list[str]:
+    """Return every file: `ack`, …, `includes/claim`, …"""
+    return script_names() + [f"includes/{name}" for name in include_names()]
 
 
-def code(text: str) -> str:
-    """Return a file's text without its comments."""
-    return re.sub(r"--[^\n]*", "", text)
+def read(path: str) -> str:
+    """Return the text of a file."""
+    return (LUA / f"{path}.lua").read_text("utf-8")
 
 
-def all_code() -> str:
-    """Return the code of every file."""
-    parts = [read(name) for name in script_names()]
-    parts += [read(name, include=True) for name in include_names()]
-    return "\n".join(code(part) for part in parts)
+def read_code(path: str) -> str:
+    """Return the text of a file without its comments."""
+    return re.sub(r"--[^\n]*", "", read(path))
 
 
 def header(name: str) -> Header:
@@ -99,7 +96,7 @@ def permissions() -> list[str]:
 
 def commands() -> set[str]:
     """Return every command that a script sends."""
-    text = all_code()
+    text = "\n".join(map(read_code, paths()))
     sent = set(re.findall(r'(?:redis\.p?call|read)\("(\w+)"', text))
     sizes = re.search(r"SIZE_OF = \{(.*?)\n\}", text, re.DOTALL)
     return sent | set(re.findall(r'= "([A-Z]+)"', sizes[1] if sizes else ""))
@@ -114,7 +111,7 @@ def own_keys(script: str) -> list[str]:
 def keys_in_code() -> set[str]:
     """Return every key that the code names, as the README writes them."""
     names = {name for script in script_names() for name in own_keys(script)} - {"minute"}
-    text = all_code()
+    text = "\n".join(map(read_code, paths()))
     names |= set(re.findall(r'":(\w+)"', text))
     names |= {f"{name}:" for name in re.findall(r'"(?::)?(\w+):"', text)}
     return {re.sub(r"^ready:\d?$", "ready:", name) for name in names}

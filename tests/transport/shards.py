@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -122,6 +122,15 @@ class Shard:
     def expiry(self, key: str | bytes) -> int:
         """Return the epoch-ms at which a key expires, -1 for never."""
         return self.redis.execute_command("PEXPIRETIME", key)
+
+
+async def until(attempt: Callable[[], Awaitable[Any]], *, seconds: float = 20.0) -> Any:
+    """Return the first answer of an attempt that is true; raise TimeoutError without one."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if answer := await attempt():
+                return answer
+            await asyncio.sleep(0.01)
 
 
 def envelope(group: str, body: bytes = b"1", tier: int = 0) -> Envelope:

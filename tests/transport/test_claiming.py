@@ -8,7 +8,7 @@ import pytest
 
 from groupqueue.core.calls import Preference, Settlement
 from groupqueue.exceptions import InvalidArgument, StaleLease
-from tests.transport.shards import Shard, envelope
+from tests.transport.shards import Shard, envelope, until
 
 CLAIMERS = 20
 
@@ -86,7 +86,7 @@ async def test_a_lease_is_a_lock_whose_end_is_the_groups_score(shard: Shard):
 
     assert shard.redis.get(shard.keys.lock("group")) == str(lease.token).encode()
     _, score = shard.place("group")
-    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= 2
+    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= 5
     assert shard.redis.hgetall(shard.named("holders")) == {b"group": b"worker"}
     assert shard.redis.get(shard.named("fence")) == str(lease.token).encode()
     assert shard.depth("group") == 1
@@ -108,9 +108,7 @@ async def test_a_short_lease_runs_out_by_itself_with_no_sweep(shard: Shard):
     await shard.publish("group")
     first = await shard.transport.claim("dead", 0.05)
 
-    async with asyncio.timeout(20):
-        while (second := await shard.transport.claim("worker", 30)) is None:
-            await asyncio.sleep(0.01)
+    second = await until(lambda: shard.transport.claim("worker", 30))
 
     assert (second.id, second.crashes) == (first.id, 1)
     with pytest.raises(StaleLease):
@@ -213,7 +211,7 @@ async def test_a_lock_that_outlives_its_score_is_respected_and_nobody_spins(shar
 
     assert turned.leases == []
     lease_ends = shard.expiry(shard.keys.lock("group"))
-    assert abs(shard.place("group")[1] - lease_ends) <= 3
+    assert abs(shard.place("group")[1] - lease_ends) <= 5
 
 
 async def test_a_lock_without_an_end_is_looked_at_again_but_not_at_once(shard: Shard):
@@ -256,7 +254,7 @@ async def test_a_full_turn_settles_and_claims_four_hundred_groups(shard: Shard):
 
     second = await shard.transport.turn("worker", finished, 400, visibility=30)
 
-    assert {settled for settled in second.settled} == {("ok", 1)}
+    assert set(second.settled) == {("ok", 1)}
     assert len({lease.group for lease in second.leases}) == 400
 
 
@@ -268,7 +266,9 @@ async def test_claim_takes_one_even_when_much_is_due(shard: Shard):
     assert shard.redis.hlen(shard.named("holders")) == 1
 
 
-@pytest.mark.parametrize("visibility", [0, -1, 0.0001, float("nan"), float("inf"), "30", None, True])
+@pytest.mark.parametrize(
+    "visibility", [0, -1, 0.0001, float("nan"), float("inf"), "30", None, True]
+)
 async def test_a_visibility_that_is_no_length_of_time_is_refused(shard: Shard, visibility):
     await shard.publish("group")
     before = shard.dump()

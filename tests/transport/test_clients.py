@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import ClassVar
 
 import pytest
 import redis
@@ -144,7 +145,7 @@ async def test_a_connection_of_the_users_own_making_has_no_known_twin():
 
 def test_a_pool_of_the_users_own_making_is_refused_by_name():
     class Pool:
-        connection_kwargs: dict[str, object] = {}
+        connection_kwargs: ClassVar[dict[str, object]] = {}
         connection_class = redis.Connection
 
     client = redis.Redis()

@@ -227,7 +227,9 @@ async def test_a_settlement_whose_reply_was_lost_has_one_effect(
         await proxied_shard.transport.settle(settlement(lease))
 
     stats = proxied_shard.redis.hgetall(proxied_shard.named("stats"))
-    ended = [int(stats.get(word, 0)) for word in (b"acked", b"retried", b"released", b"dead", b"halted")]
+    ended = [
+        int(stats.get(word, 0)) for word in (b"acked", b"retried", b"released", b"dead", b"halted")
+    ]
     assert sum(ended) == 1
     assert proxied_shard.depth("group") >= 2
 
@@ -278,9 +280,7 @@ async def test_a_turn_whose_reply_was_lost_is_not_repeated_and_can_be_recovered(
     proxy.lose_reply()
 
     with pytest.raises(ServerUnavailable):
-        await proxied_shard.transport.turn(
-            "worker", [Settlement.ack(known)], 5, visibility=30
-        )
+        await proxied_shard.transport.turn("worker", [Settlement.ack(known)], 5, visibility=30)
     assert proxy.commands.count("EVALSHA") == 1
 
     assert await proxied_shard.transport.recover("worker", known.token) == 2

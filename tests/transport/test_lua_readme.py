@@ -40,7 +40,8 @@ def row_of(name: str) -> str:
     raise AssertionError(f"{name} is not in the table")
 
 
-async def test_a_server_holds_each_key_of_the_table_in_its_type_and_no_other(shard: Shard):
+async def test_a_server_holds_each_key_of_the_table_in_its_type_and_no_other(sync_shard: Shard):
+    shard = sync_shard
     found: dict[str, str] = {}
 
     def look() -> None:

@@ -10,12 +10,11 @@ import pytest
 import redis
 
 from groupqueue.exceptions import ServerRefused, ServerUnavailable
-from tests.servers import Kind, Server, available_kinds, free_port, start_server
+from tests.servers import Kind, Server, available_kinds, free_port, start_server, wait_until
 from tests.transport.conftest import EXECUTORS
 from tests.transport.lua_files import permissions
 from tests.transport.operations import OPERATIONS
-from tests.transport.shards import Shard, look_inside, reach
-
+from tests.transport.shards import Shard, look_inside, reach, until
 
 
 def run_for_ever(url: str) -> str:
@@ -68,9 +67,7 @@ async def test_who_is_not_patient_gives_up_on_a_server_that_hangs(
                     await transport.claim("worker", 30)
         finally:
             own_server.resume()
-        async with asyncio.timeout(20):
-            while await transport.publish("group", b"1") is None:
-                pass
+        await transport.publish("group", b"1")
         assert (await transport.claim("worker", 30)).group == "group"
 
 
@@ -96,9 +93,11 @@ async def test_a_wait_that_a_restart_cuts_is_an_error_and_the_next_one_works(
     own_shard: Shard, own_server: Server
 ):
     waiting = asyncio.create_task(own_shard.transport.wait_for_hint(5))
-    async with asyncio.timeout(20):
-        while own_shard.redis.info("clients")["blocked_clients"] == 0:
-            await asyncio.sleep(0.01)
+    await asyncio.to_thread(
+        wait_until,
+        lambda: own_shard.redis.info("clients")["blocked_clients"] == 1,
+        "somebody to wait",
+    )
     own_server.restart()
 
     with pytest.raises(ServerUnavailable):
@@ -168,10 +167,15 @@ async def test_a_server_busy_with_a_script_is_unavailable(
         inside.config_set("busy-reply-threshold", 1)
         endless = asyncio.create_task(asyncio.to_thread(run_for_ever, own_server.url))
         async with reach(executor, own_server.url, queue_prefix, patient=False) as transport:
-            async with asyncio.timeout(20):
-                with pytest.raises(ServerUnavailable, match="BUSY"):
-                    while True:
-                        await transport.claim("worker", 30)
+
+            async def is_busy() -> bool:
+                try:
+                    await transport.claim("worker", 30)
+                except ServerUnavailable as error:
+                    return "BUSY" in str(error)
+                return False
+
+            assert await until(is_busy)
             inside.script_kill()
             assert "killed" in await endless
             assert await transport.claim("worker", 30) is None
@@ -240,18 +244,16 @@ async def test_a_user_with_the_documented_permissions_can_do_everything(
 
 @executors
 @pytest.mark.parametrize("kind", available_kinds())
-async def test_a_single_node_of_a_cluster_serves_a_shard(
-    executor: str, kind: Kind, tmp_path: Path
-):
-    server = start_server(
-        kind, tmp_path / "cluster", extra_args=["--cluster-enabled", "yes"]
-    )
+async def test_a_single_node_of_a_cluster_serves_a_shard(executor: str, kind: Kind, tmp_path: Path):
+    server = start_server(kind, tmp_path / "cluster", extra_args=["--cluster-enabled", "yes"])
     try:
         with look_inside(server.url) as inside:
             inside.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            async with asyncio.timeout(20):
-                while "cluster_state:ok" not in str(inside.execute_command("CLUSTER", "INFO")):
-                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(
+                wait_until,
+                lambda: "cluster_state:ok" in str(inside.execute_command("CLUSTER", "INFO")),
+                "the cluster to be of one mind",
+            )
             prefix = "gq:{cluster:0}"
             async with reach(executor, server.url, prefix) as transport:
                 shard = Shard(transport, inside, prefix)

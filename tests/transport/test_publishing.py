@@ -208,7 +208,7 @@ async def test_a_leased_group_that_lost_its_place_is_not_leased_twice(shard: Sha
 
     assert await shard.transport.claim("other", 30) is None
     lease_ends = shard.expiry(shard.keys.lock("group"))
-    assert abs(shard.place("group")[1] - lease_ends) <= 2
+    assert abs(shard.place("group")[1] - lease_ends) <= 5
 
 
 async def test_fresh_groups_stand_in_front_when_the_queue_is_set_so(shard: Shard):

@@ -75,7 +75,7 @@ def test_an_impatient_snapshot_leaves_no_connection_behind(default_client: redis
     before = len(default_client.client_list())
 
     for _ in range(5):
-        assert get_queue().snapshot(patient=False).held == ()
+        assert get_queue(patient=False).snapshot().held == ()
 
     assert len(default_client.client_list()) <= before
 

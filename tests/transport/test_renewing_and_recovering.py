@@ -19,7 +19,7 @@ async def test_renew_extends_lock_and_score_together(shard: Shard):
     tier, score = shard.place("group")
     assert tier == 2
     assert before + 120_000 - 1 <= score <= shard.now_ms() + 120_000
-    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= 2
+    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= 5
     assert await shard.transport.ack(lease) == 0
 
 

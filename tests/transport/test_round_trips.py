@@ -9,6 +9,7 @@ from tests.transport.operations import OPERATIONS
 from tests.transport.proxy import Proxy
 from tests.transport.shards import Shard
 
+
 @pytest.mark.parametrize("prepare", OPERATIONS.values(), ids=OPERATIONS)
 async def test_every_operation_is_one_command(proxied_shard: Shard, proxy: Proxy, prepare):
     operation = await prepare(proxied_shard)

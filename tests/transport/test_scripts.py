@@ -1,4 +1,4 @@
-"""Do the Lua files keep the rules: contracts true to their builders, bounded work, one word each?"""
+"""Do the Lua files keep the rules: true contracts, bounded work, one function each?"""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from tests.servers import Server
 from tests.transport import lua_files
 from tests.transport.shards import Shard, envelope
 
-EVERY_FILE = [(name, False) for name in lua_files.script_names()] + [
-    (name, True) for name in lua_files.include_names()
-]
 each_script = pytest.mark.parametrize("name", lua_files.script_names())
 each_include = pytest.mark.parametrize("name", lua_files.include_names())
-each_file = pytest.mark.parametrize(
-    ("name", "include"), EVERY_FILE, ids=[f"{'includes/' * i}{name}" for name, i in EVERY_FILE]
-)
+each_file = pytest.mark.parametrize("path", lua_files.paths())
 
 # Contracts, held against the builders ---------------------------------------------------
 
@@ -170,71 +165,65 @@ def test_only_publishing_is_refused_when_memory_is_out():
 
 
 @each_file
-def test_a_file_has_at_most_a_hundred_lines_of_code(name: str, include: bool):
-    lines = lua_files.code(lua_files.read(name, include=include)).splitlines()
+def test_a_file_has_at_most_a_hundred_lines_of_code(path: str):
+    lines = lua_files.read_code(path).splitlines()
 
     assert len([line for line in lines if line.strip()]) <= 100
 
 
 @each_file
-def test_only_bounded_commands_are_sent(name: str, include: bool):
-    text = lua_files.code(lua_files.read(name, include=include))
+def test_only_bounded_commands_are_sent(path: str):
+    text = lua_files.read_code(path)
     sent = set(re.findall(r'(?:redis\.p?call|read)\("(\w+)"', text))
 
     assert not sent & {"KEYS", "SCAN", "SSCAN", "ZSCAN", "LRANGE", "SMEMBERS", "HKEYS", "HVALS"}
     if "HSCAN" in sent:
-        assert name in {"inspect", "recover"}
+        assert path in {"inspect", "recover"}
     if "HGETALL" in sent:
-        assert name == "inspect"
+        assert path == "inspect"
 
 
 @each_file
-def test_no_number_goes_through_luas_tostring(name: str, include: bool):
-    assert "tostring" not in lua_files.code(lua_files.read(name, include=include))
+def test_no_number_goes_through_luas_tostring(path: str):
+    assert "tostring" not in lua_files.read_code(path)
 
 
 @each_file
-def test_no_other_clock_or_chance_than_the_servers(name: str, include: bool):
-    text = lua_files.code(lua_files.read(name, include=include))
+def test_no_other_clock_or_chance_than_the_servers(path: str):
+    text = lua_files.read_code(path)
 
     assert not re.search(r"\bos\.|math\.random", text)
-    assert text.count('"TIME"') == (name == "open_shard")
+    assert text.count('"TIME"') == (path == "includes/open_shard")
 
 
 @each_include
 def test_an_include_is_one_function_of_its_name_for_others_to_use(name: str):
-    text = lua_files.code(lua_files.read(name, include=True))
-    functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+    own = f"includes/{name}"
+    functions = re.findall(r"^local function (\w+)", lua_files.read_code(own), re.MULTILINE)
 
     assert functions[-1] == name
-    assert lua_files.read(name, include=True).startswith(f"-- {name}: ")
+    assert lua_files.read(own).startswith(f"-- {name}: ")
     for helper in functions[:-1]:
-        for other, is_include in EVERY_FILE:
-            if (other, is_include) != (name, True):
-                theirs = lua_files.code(lua_files.read(other, include=is_include))
-                assert not re.search(rf"\b{helper}\(", theirs), f"{other} uses {helper}"
+        for other in set(lua_files.paths()) - {own}:
+            assert not re.search(rf"\b{helper}\(", lua_files.read_code(other)), other
 
 
 @each_include
 def test_every_include_is_included(name: str):
-    texts = [lua_files.read(other, include=is_include) for other, is_include in EVERY_FILE]
-
-    assert any(f"--@include {name}\n" in text for text in texts)
+    assert any(f"--@include {name}\n" in lua_files.read(path) for path in lua_files.paths())
 
 
 @each_file
-def test_a_file_includes_what_it_calls_and_calls_what_it_includes(name: str, include: bool):
-    text = lua_files.read(name, include=include)
-    included = set(re.findall(r"^--@include (\w+)$", text, re.MULTILINE))
+def test_a_file_includes_what_it_calls_and_calls_what_it_includes(path: str):
+    included = set(re.findall(r"^--@include (\w+)$", lua_files.read(path), re.MULTILINE))
     called = {
-        other
-        for other in lua_files.include_names()
-        if re.search(rf"(?<![\w.]){other}\(", lua_files.code(text))
-        and not (include and other == name)
+        name
+        for name in lua_files.include_names()
+        if re.search(rf"(?<![\w.]){name}\(", lua_files.read_code(path))
+        and path != f"includes/{name}"
     }
 
-    assert called - included == set()
-    assert included - called == set()
+    assert called == included
 
 
 @each_script
@@ -400,9 +389,7 @@ async def test_no_script_unpacks_more_than_a_thousand_values(real_shard: Shard):
 
 @pytest.mark.usefixtures("_guarded")
 async def test_the_guard_of_the_test_above_would_notice(real_shard: Shard, monkeypatch):
-    call = calls.publish(
-        real_shard.prefix, [envelope("one")] * 1000, publisher="p", sequence=1
-    )
+    call = calls.publish(real_shard.prefix, [envelope("one")] * 1000, publisher="p", sequence=1)
     arguments = [*call.arguments[:3], 1001, *call.arguments[4:], *call.arguments[4:8]]
     too_many = Call("publish", call.prefix, arguments, call.decode, repeatable=False)
 

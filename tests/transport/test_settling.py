@@ -268,10 +268,23 @@ async def test_dead_sets_the_head_aside_with_all_that_is_known_of_it(shard: Shar
         b"reason": b"rejected",
         b"error": "boom: ü".encode(),
         b"deliveries": b"2",
-        b"failures": b"1",
+        b"failures": b"2",
     }
     following = await shard.transport.claim("worker", 30)
     assert (following.payload, following.deliveries, following.failures) == (b"good", 1, 0)
+
+
+async def test_poison_is_set_aside_with_no_failure_more(shard: Shard):
+    await shard.publish("group")
+    for _ in range(3):
+        await shard.transport.claim("crashing", 30)
+        shard.let_lease_run_out("group")
+    lease = await shard.transport.claim("worker", 30)
+
+    await shard.transport.settle(Settlement.dead(lease, "poison"))
+
+    [(_, letter)] = shard.redis.xrange(shard.named("dead"))
+    assert (letter[b"deliveries"], letter[b"failures"]) == (b"4", b"0")
 
 
 async def test_a_group_whose_last_message_is_set_aside_is_drained(shard: Shard):
@@ -373,9 +386,18 @@ async def test_the_counters_tell_what_happened(shard: Shard):
         visibility=30,
     )
 
-    counters = {name: 5 if name in (b"published", b"delivered") else 1 for name in (
-        b"published", b"delivered", b"acked", b"retried", b"released", b"dead", b"halted"
-    )}
+    counters = {
+        name: 5 if name in (b"published", b"delivered") else 1
+        for name in (
+            b"published",
+            b"delivered",
+            b"acked",
+            b"retried",
+            b"released",
+            b"dead",
+            b"halted",
+        )
+    }
     stats = shard.redis.hgetall(shard.named("stats"))
     assert {name: int(value) for name, value in stats.items()} == counters
     minutes = [name for name in shard.names() if name.startswith("stats:")]

@@ -12,7 +12,9 @@ from groupqueue.exceptions import InvalidArgument
 from tests.transport.shards import Shard, envelope
 
 
-@pytest.mark.parametrize(("priority", "tier"), [(9, 4), (5, 4), (4, 4), (0, 0), (-3, 0), (10**30, 4)])
+@pytest.mark.parametrize(
+    ("priority", "tier"), [(9, 4), (5, 4), (4, 4), (0, 0), (-3, 0), (10**30, 4)]
+)
 async def test_the_first_publish_fixes_the_tier_clamped(shard: Shard, priority, tier):
     await shard.publish("group", priority=priority)
 

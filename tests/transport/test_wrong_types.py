@@ -105,9 +105,7 @@ async def _depart(shard: Shard) -> Operation:
 async def _inspect(shard: Shard) -> Operation:
     await _two_leases(shard)
     await (await _heartbeat(shard))()
-    return lambda: shard.transport.perform(
-        calls.inspect(shard.prefix, 20, snapshot_decoder(20))
-    )
+    return lambda: shard.transport.perform(calls.inspect(shard.prefix, 20, snapshot_decoder(20)))
 
 
 CASES = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from pytest_django import Settings
 
 import pytest
+from pytest_django import Settings
 
 from tests.servers import Server
 from tests.worker.stage import Stage

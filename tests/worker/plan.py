@@ -29,7 +29,8 @@ class Plan:
     """Values for constants of the package, by dotted path: what is a minute in production
     may be a moment in a test."""
     broken_children: str = ""
-    """How the settings fail in child processes: "raise", "exit"; empty for not at all."""
+    """How the settings fail in child processes alone, a word of the settings module;
+    empty for not at all."""
 
     def write(self) -> Path:
         """Write the plan for the processes started from now on; return where it is."""

@@ -77,6 +77,14 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
+    def wait_for_printed(self, text: str) -> None:
+        """Return once it has written the text to stdout."""
+        wait_until(lambda: text in self.printed, f"{text!r} on stdout")
+
+    def wait_for_logged(self, text: str) -> None:
+        """Return once it has written the text to stderr."""
+        wait_until(lambda: text in self.log, f"{text!r} in the log")
+
     def wait(self, seconds: float = 20.0) -> int:
         """Return the exit code once the supervisor and all its processes have ended."""
         wait_until(lambda: self._process.poll() is not None, "the worker's end", seconds=seconds)

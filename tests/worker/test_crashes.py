@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from tests.servers import wait_until
 from tests.worker.stage import Stage
 from tests.worker.traces import by_group, without_repeats
 
@@ -125,7 +124,7 @@ def test_a_late_result_pops_nothing_from_a_group_that_has_moved_on(stage: Stage)
 
     os.kill(first.pid, signal.SIGCONT)
     stage.wait_for_ended(2, n=0)
-    wait_until(lambda: "the result was dropped" in sleeper.log, "word of the stale result")
+    sleeper.wait_for_logged("the result was dropped")
 
     assert stage.group().head_id == head.id
     assert stage.group().token == head.token
@@ -194,9 +193,13 @@ def test_many_messages_that_each_kill_a_process_do_not_end_the_worker(stage: Sta
     assert worker.wait() == 0
 
 
-def test_a_handler_out_of_time_costs_its_process_and_counts_a_crash(stage: Stage) -> None:
-    stage.publish("overrun", "slow", times=1)
-    worker = stage.work()
+@pytest.mark.parametrize("topic", ["overrun", "overrun.async"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_handler_out_of_time_costs_its_process_and_counts_a_crash(
+    stage: Stage, topic: str, concurrency: int
+) -> None:
+    stage.publish(topic, "slow", times=1)
+    worker = stage.work("--concurrency", concurrency)
     [first] = stage.wait_for_started(group="slow")
 
     second = stage.wait_for_started(2, group="slow")[1]
@@ -207,7 +210,20 @@ def test_a_handler_out_of_time_costs_its_process_and_counts_a_crash(stage: Stage
     failed = stage.traces.all("message_failed", group="slow")
     assert [trace.token for trace in failed] == [first.token]
     assert "TimeoutError" in failed[0].error
+    assert failed[0].duration_seconds >= 0.3
     assert "a handler ran out of time" in worker.log
+
+
+def test_the_queues_time_limit_holds_for_handlers_without_their_own(stage: Stage) -> None:
+    stage.configure(HANDLER_TIMEOUT=0.2)
+    stage.publish("gate", "slow")
+    stage.work()
+    [first] = stage.wait_for_started()
+
+    second = stage.wait_for_started(2)[1]
+
+    assert second.pid != first.pid
+    assert (second.id, second.crashes) == (first.id, 1)
 
 
 def test_handlers_beside_one_out_of_time_finish_and_are_acknowledged(stage: Stage) -> None:

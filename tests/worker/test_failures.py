@@ -115,7 +115,7 @@ def test_exhausted_attempts_set_the_message_aside_where_the_queue_says_so(stage:
         "max_attempts",
         "RuntimeError: out of paint",
     )
-    assert (letter["deliveries"], letter["failures"]) == ("2", "1")
+    assert (letter["deliveries"], letter["failures"]) == ("2", "2")
     [told] = stage.traces.all("message_dead")
     assert (told.id, told.reason) == (message, "max_attempts")
 
@@ -237,14 +237,14 @@ def test_a_topic_without_a_handler_is_put_off_uncounted_until_a_worker_knows_it(
     assert (second.topic, second.n) == ("note", 1)
 
 
-LATE_HANDLER = '''
+LATE_HANDLER = """
 from groupqueue import handler
 from tests.worker.project.handlers import traces
 
 @handler("late")
 def late(delivery):
     traces.leave("ended", delivery)
-'''
+"""
 
 
 def test_bytes_that_are_no_message_are_set_aside_and_the_group_goes_on(stage: Stage) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.servers import Server, wait_until
@@ -107,5 +109,5 @@ def test_a_dead_server_does_not_hold_up_the_queue_on_another(
 def assert_one_at_a_time(started: list[Trace], ended: list[Trace]) -> None:
     """Each message has ended before the next one starts."""
     ends = {trace.id: trace.at for trace in ended}
-    for before, after in zip(started, started[1:], strict=False):
+    for before, after in itertools.pairwise(started):
         assert ends[before.id] <= after.at, (before, after)

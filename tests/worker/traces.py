@@ -85,7 +85,7 @@ class Traces:
         """Return the matching traces once there are at least `count`."""
         wait_until(
             lambda: len(self.all(event, **details)) >= count,
-            f"{count} × {event} {details or ''}",
+            f"{event} {details or ''}, {count} times",
             seconds=seconds,
         )
         return self.all(event, **details)

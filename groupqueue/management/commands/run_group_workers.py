@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from groupqueue import conf
+from groupqueue.core.values import LONGEST_SECONDS
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import ClaimShares, WorkerOptions
 from groupqueue.worker.startup import UnsafeServer, banner, closing_line, server_warnings
 from groupqueue.worker.supervisor import Supervisor
+
+T = TypeVar("T", int, float)
 
 
 class Command(BaseCommand):
@@ -29,7 +34,9 @@ class Command(BaseCommand):
             "--concurrency", type=_count, default=1, help="messages at once per process (1)"
         )
         parser.add_argument(
-            "--visibility", type=_seconds, help="seconds a lease lasts; else VISIBILITY_TIMEOUT"
+            "--visibility",
+            type=_lease_seconds,
+            help="seconds a lease lasts; else VISIBILITY_TIMEOUT",
         )
         parser.add_argument(
             "--min-priority",
@@ -115,29 +122,27 @@ def _options(values: dict[str, Any]) -> WorkerOptions:
     return options
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+def _number(
+    convert: Callable[[str], T], demand: str, low: float, high: float = math.inf
+) -> Callable[[str], T]:
+    """Return an option's parser, which says what it demands and what it was given."""
+
+    def parse(text: str) -> T:
+        try:
+            number = convert(text)
+        except ValueError:
+            number = None
+        if number is not None and low <= number <= high:  # NaN fails both
+            return number
+        raise argparse.ArgumentTypeError(f"{text!r} is not {demand}")
+
+    return parse
 
 
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 < number < 10**9:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
-    return number
-
-
-def _tier(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 4:
-        raise argparse.ArgumentTypeError(f"{text} is not a tier from 0 to 4")
-    return number
+_count = _number(int, "a whole number of 1 or more", 1)
+_seconds = _number(float, "a number of seconds from 0.001 up", 0.001, 10**9)
+_lease_seconds = _number(
+    float, f"a number of seconds from 0.001 to {LONGEST_SECONDS}", 0.001, LONGEST_SECONDS
+)
+_share = _number(float, "a share from 0 to 1", 0, 1)
+_tier = _number(int, "a tier from 0 to 4", 0, 4)

@@ -11,14 +11,17 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from groupqueue import Delivery, Reject, Retry, handler, publish, signals
 from tests.servers import wait_until
 from tests.worker.plan import current_plan
+from tests.worker.project.connections import one_connection
 from tests.worker.traces import Traces
 
 EVERY_GATE = "every"
@@ -34,6 +37,12 @@ def at_gate(delivery: Delivery) -> bool:
     """Say whether the gate that the message names is open."""
     names = (delivery.payload.get("gate", "gate"), EVERY_GATE)
     return any((Path(PLAN.directory) / f"gate-{name}").exists() for name in names)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return once the condition holds, and let the event loop do its work meanwhile."""
+    while not condition():  # noqa: ASYNC110 - what is waited for happens in another process
+        await asyncio.sleep(0.01)
 
 
 # Well-behaved ------------------------------------------------------------------------------
@@ -66,8 +75,7 @@ def gate(delivery: Delivery) -> None:
 async def gate_async(delivery: Delivery) -> None:
     """Wait until the test opens the gate, on the event loop."""
     traces.leave("started", delivery)
-    while not at_gate(delivery):
-        await asyncio.sleep(0.01)
+    await until(lambda: at_gate(delivery))
     traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
 
 
@@ -83,8 +91,8 @@ def meet(delivery: Delivery) -> None:
 async def meet_async(delivery: Delivery) -> None:
     """The same on the event loop."""
     traces.leave("started", delivery)
-    while len(traces.all("started", topic="meet.async")) < delivery.payload["parties"]:
-        await asyncio.sleep(0.01)
+    parties = delivery.payload["parties"]
+    await until(lambda: len(traces.all("started", topic="meet.async")) >= parties)
     traces.leave("ended", delivery)
 
 
@@ -100,8 +108,19 @@ def work(delivery: Delivery) -> None:
 def mind_lease(delivery: Delivery) -> None:
     """Go on until the lease is lost, as a careful handler would."""
     traces.leave("started", delivery)
-    wait_until(lambda: delivery.lease_lost, "the loss of the lease", seconds=PATIENCE_SECONDS)
-    traces.leave("gave way", delivery)
+    wait_until(lambda: delivery.lease_lost or at_gate(delivery), "a loss", seconds=PATIENCE_SECONDS)
+    traces.leave("gave way" if delivery.lease_lost else "ended", delivery)
+
+
+@handler("hog")
+def hog(delivery: Delivery) -> None:
+    """Hold the only connection of the project's own client, and wait at the gate with it."""
+    pool = one_connection().connection_pool
+    held = pool.get_connection()
+    traces.leave("started", delivery)
+    wait_until(lambda: at_gate(delivery), "the gate", seconds=PATIENCE_SECONDS)
+    pool.release(held)
+    traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
 
 
 @handler("relay")
@@ -226,11 +245,21 @@ def overrun(delivery: Delivery) -> None:
     traces.leave("ended", delivery)
 
 
+@handler("overrun.async", timeout=0.3)
+async def overrun_async(delivery: Delivery) -> None:
+    """Run out of time on the event loop, in the first deliveries or in all."""
+    traces.leave("started", delivery)
+    if delivery.deliveries <= delivery.payload.get("times", sys.maxsize):
+        await asyncio.sleep(PATIENCE_SECONDS)
+    traces.leave("ended", delivery)
+
+
 @handler("freeze")
 def freeze(delivery: Delivery) -> None:
     """Sleep with the interpreter's lock in hand: no other thread of the process can run."""
     traces.leave("started", delivery)
-    ctypes.PyDLL(None).sleep(int(PATIENCE_SECONDS))
+    ctypes.PyDLL(None).sleep(delivery.payload["seconds"])
+    traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
 
 
 # With a database -----------------------------------------------------------------------------
@@ -243,64 +272,73 @@ def query(sql: str) -> Any:
         return cursor.fetchone()[0]
 
 
-@handler("database.leave_open")
+def write_note() -> None:
+    """Insert a row."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO notes (n) VALUES (1)")
+
+
 def leave_open(delivery: Delivery) -> None:
     """Leave a transaction open, with a row in it that must not stay."""
-    traces.leave("started", delivery)
     transaction.atomic().__enter__()
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO notes (n) VALUES (1)")
+    write_note()
     traces.leave("ended", delivery)
 
 
-@handler("database.autocommit_off")
 def autocommit_off(delivery: Delivery) -> None:
     """Leave autocommit off, with a row that was never committed."""
-    traces.leave("started", delivery)
     transaction.set_autocommit(False)
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO notes (n) VALUES (1)")
+    write_note()
     traces.leave("ended", delivery)
 
 
-@handler("database.look")
+def break_off(delivery: Delivery) -> None:
+    """Fail inside a transaction that was entered by hand."""
+    transaction.atomic().__enter__()
+    write_note()
+    query("SELECT n FROM no_such_table")
+
+
 def look(delivery: Delivery) -> None:
     """Tell in which state the connection was found, and how many rows there are."""
-    found = {
-        "in_transaction": connection.in_atomic_block,
-        "rows": query("SELECT COUNT(*) FROM notes"),
-    }
-    traces.leave("ended", delivery, autocommit=connection.get_autocommit(), **found)
+    traces.leave(
+        "ended",
+        delivery,
+        in_transaction=connection.in_atomic_block,
+        autocommit=connection.get_autocommit(),
+        rows=query("SELECT COUNT(*) FROM notes"),
+    )
 
 
-@handler("database.look.async")
-async def look_async(delivery: Delivery) -> None:
-    """The same from the event loop."""
-    from asgiref.sync import sync_to_async
-
-    await sync_to_async(look)(delivery)
-
-
-@handler("database.leave_open.async")
-async def leave_open_async(delivery: Delivery) -> None:
-    """Leave a transaction open, from the event loop."""
-    from asgiref.sync import sync_to_async
-
-    await sync_to_async(leave_open)(delivery)
+def tell_connections(delivery: Delivery) -> None:
+    """Tell whether there was a connection already, and see to it that there is one."""
+    was_connected = connection.connection is not None
+    query("SELECT COUNT(*) FROM notes")
+    traces.leave("ended", delivery, was_connected=was_connected)
 
 
-@handler("database.identify")
 def identify(delivery: Delivery) -> None:
     """Tell which session of PostgreSQL this is."""
     traces.leave("ended", delivery, session=query("SELECT pg_backend_pid()"))
 
 
-@handler("database.identify.async")
-async def identify_async(delivery: Delivery) -> None:
-    """The same from the event loop."""
-    from asgiref.sync import sync_to_async
+def declare_both(topic: str, function: Callable[[Delivery], None]) -> None:
+    """Make a function the handler of a topic, and of its twin on the event loop."""
 
-    await sync_to_async(identify)(delivery)
+    async def on_the_loop(delivery: Delivery) -> None:
+        await sync_to_async(function)(delivery)
+
+    on_the_loop.__qualname__ = f"{function.__qualname__}_on_the_loop"
+    handler(topic)(function)
+    handler(f"{topic}.async")(on_the_loop)
+
+
+declare_both("database.leave_open", leave_open)
+declare_both("database.autocommit_off", autocommit_off)
+declare_both("database.break", break_off)
+declare_both("database.look", look)
+declare_both("database.connections", tell_connections)
+declare_both("database.identify", identify)
 
 
 # Everything that is told ----------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""An app with a handler for a topic that is taken."""

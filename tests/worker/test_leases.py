@@ -1,0 +1,176 @@
+"""Does a lease last as long as its handler runs, through what befalls the server meanwhile?"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.servers import Server, wait_until
+from tests.worker.stage import Stage
+
+
+@pytest.mark.parametrize("topic", ["gate", "gate.async"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_handler_that_outlasts_three_leases_keeps_its_group(
+    stage: Stage, topic: str, concurrency: int
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=0.5)
+    stage.publish(topic)
+    stage.work("--concurrency", concurrency)
+    # Somebody who would take the group if it came free.
+    stage.work()
+    [started] = stage.wait_for_started()
+    stage.wait_for_processes(2)
+
+    hold_for(stage, started.token, leases=3, visibility=0.5)
+    stage.open_gate()
+
+    [ended] = stage.wait_for_ended()
+    assert not ended.lease_lost
+    stage.wait_until_drained()
+    assert len(stage.traces.all("started")) == 1
+    assert stage.snapshot().counters["delivered"] == 1
+
+
+def hold_for(stage: Stage, token: int, *, leases: int, visibility: float) -> None:
+    """Let so many visibility timeouts go by, by the server's clock; the token holds all along."""
+    ends = server_seconds(stage) + leases * visibility
+    while server_seconds(stage) < ends:
+        assert stage.group().token == token
+        time.sleep(0.02)
+
+
+def server_seconds(stage: Stage) -> float:
+    """The time by the server's clock."""
+    seconds, microseconds = stage.client.time()
+    return float(seconds + microseconds / 1e6)
+
+
+def test_a_handler_that_lets_nobody_run_for_half_a_lease_keeps_it(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=4)
+    stage.publish("freeze", seconds=2)
+    stage.work()
+
+    [ended] = stage.wait_for_ended()
+
+    assert not ended.lease_lost
+    stage.wait_until_drained()
+    assert stage.snapshot().counters["acked"] == 1
+
+
+def test_many_leases_are_renewed_together(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1)
+    groups = [f"g{number}" for number in range(60)]
+    for group in groups:
+        stage.publish("gate.async", group)
+    stage.work("--concurrency", 60)
+    started = stage.wait_for_started(60)
+
+    ends = server_seconds(stage) + 2
+    wait_until(lambda: server_seconds(stage) > ends, "two leases' time")
+    tokens = {view.group: view.token for view in stage.snapshot().leased}
+    stage.open_gate()
+
+    assert tokens == {trace.group: trace.token for trace in started}
+    ended = stage.wait_for_ended(60)
+    assert not any(trace.lease_lost for trace in ended)
+
+
+def test_renewal_survives_an_outage_shorter_than_the_lease(
+    own_stage: Stage, own_server: Server
+) -> None:
+    own_stage.configure(VISIBILITY_TIMEOUT=6)
+    own_stage.publish("gate")
+    worker = own_stage.work()
+    [started] = own_stage.wait_for_started()
+
+    own_server.pause()
+    # The lease has been due for renewal at a third of its time: an attempt has failed.
+    worker.wait_for_logged("Redis did not answer the lease keeper")
+    own_server.resume()
+
+    left = own_stage.group().lease_left_seconds
+    wait_until(lambda: own_stage.group().lease_left_seconds > left, "the next renewal")
+    own_stage.open_gate()
+    [ended] = own_stage.wait_for_ended()
+    assert not ended.lease_lost
+    own_stage.wait_until_drained()
+    assert own_stage.traces.all("lease_lost") == []
+    assert len(own_stage.traces.all("started")) == 1
+    assert ended.token == started.token
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_handler_learns_that_its_lease_ended_in_an_outage(
+    own_stage: Stage, own_server: Server, concurrency: int
+) -> None:
+    own_stage.configure(VISIBILITY_TIMEOUT=1)
+    own_stage.publish("mind_lease")
+    own_stage.publish("note", n=1)
+    worker = own_stage.work("--concurrency", concurrency)
+    [started] = own_stage.wait_for_started()
+
+    own_server.pause()
+    [lost] = own_stage.traces.wait_for("lease_lost")
+    own_stage.traces.wait_for("gave way")
+    own_server.resume()
+
+    assert (lost.pid, lost.token) == (started.pid, started.token)
+    # Its result counts no more; the message is delivered again, and again loses nothing.
+    again = own_stage.wait_for_started(2, topic="mind_lease")[1]
+    assert (again.id, again.crashes) == (started.id, 1)
+    assert "lease lost" in worker.log
+
+
+def test_a_lease_taken_away_is_noticed_while_the_handler_runs(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1)
+    stage.publish("mind_lease")
+    stage.work("--concurrency", 2)
+    [started] = stage.wait_for_started()
+
+    stage.client.delete(stage.keys.lock("g"))
+
+    [lost] = stage.traces.wait_for("lease_lost", token=started.token)
+    assert lost.id == started.id
+    stage.traces.wait_for("gave way", token=started.token)
+
+
+def test_the_lease_keeper_does_not_depend_on_connections_that_handlers_exhaust(
+    stage: Stage,
+) -> None:
+    stage.configure(
+        VISIBILITY_TIMEOUT=0.5, CONNECTION="tests.worker.project.connections.one_connection"
+    )
+    stage.publish("hog")
+    stage.work("--concurrency", 2)
+    stage.work()
+    [started] = stage.wait_for_started()
+    stage.wait_for_processes(2)
+
+    hold_for(stage, started.token, leases=3, visibility=0.5)
+    stage.open_gate()
+
+    [ended] = stage.wait_for_ended()
+    assert not ended.lease_lost
+    assert len(stage.traces.all("started")) == 1
+
+
+def test_a_finished_message_is_acknowledged_after_an_outage_longer_than_many_retries(
+    own_stage: Stage, own_server: Server
+) -> None:
+    own_stage.configure(VISIBILITY_TIMEOUT=60)
+    own_stage.publish("gate", n=0)
+    own_stage.publish("note", n=1)
+    worker = own_stage.work()
+    own_stage.wait_for_started()
+    own_server.kill()
+
+    own_stage.open_gate()
+    own_stage.wait_for_ended(n=0)
+    wait_until(lambda: worker.log.count("trying again") >= 3, "several attempts")
+    own_server.start()
+
+    own_stage.wait_for_ended(n=1)
+    own_stage.wait_until_drained()
+    assert len(own_stage.traces.all("started")) == 2

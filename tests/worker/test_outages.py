@@ -1,0 +1,205 @@
+"""Does a worker come back by itself when the server, its scripts or its connections go away?"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+
+from tests.servers import Server
+from tests.worker.stage import Stage
+from tests.worker.traces import by_group, without_repeats
+
+GROUPS = [f"g{number}" for number in range(10)]
+
+
+def publish_load(stage: Stage, count: int) -> None:
+    """Publish messages that take a moment each, so that there is time for mishaps."""
+    for n, group in itertools.product(range(count), GROUPS):
+        stage.publish("work", group, n=n, seconds=0.002)
+
+
+@contextmanager
+def repeatedly(mishap: Callable[[], object]) -> Iterator[None]:
+    """Let something happen again and again meanwhile."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(0.01):
+            mishap()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_worker_comes_back_after_every_restart_of_the_server(
+    own_stage: Stage, own_server: Server
+) -> None:
+    publish_load(own_stage, 60)
+    worker = own_stage.work("--processes", 2, "--concurrency", 3)
+    own_stage.wait_for_processes(2)
+
+    for restart in range(2):
+        own_stage.wait_for_ended((restart + 1) * 120)
+        own_server.kill()
+        own_server.start()
+
+    own_stage.wait_until_drained()
+    for traces in by_group(own_stage.traces.all("ended")).values():
+        assert without_repeats(trace.n for trace in traces) == list(range(60))
+    assert "it is replaced" not in worker.log
+    assert own_stage.snapshot().counters["published"] == 600
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_idle_worker_comes_back_after_a_restart_of_the_server(
+    own_stage: Stage, own_server: Server, concurrency: int
+) -> None:
+    own_stage.publish("note", "before")
+    own_stage.work("--concurrency", concurrency)
+    own_stage.wait_for_ended(group="before")
+
+    own_server.restart()
+    own_stage.publish("note", "after")
+
+    own_stage.wait_for_ended(group="after")
+
+
+def test_a_worker_outlives_a_server_that_hangs(own_stage: Stage, own_server: Server) -> None:
+    own_stage.plan.constants["groupqueue.worker.leases.HEARTBEAT_SECONDS"] = 0.1
+    own_stage.publish("note", "before")
+    worker = own_stage.work("--concurrency", 2)
+    own_stage.wait_for_ended(group="before")
+
+    own_server.pause()
+    worker.wait_for_logged("Redis did not answer")
+    own_server.resume()
+    own_stage.publish("note", "after")
+
+    own_stage.wait_for_ended(group="after")
+
+
+def test_flushed_scripts_are_sent_again(stage: Stage) -> None:
+    publish_load(stage, 30)
+
+    with repeatedly(stage.client.script_flush):
+        worker = stage.work("--processes", 2, "--concurrency", 3)
+        ended = by_group(stage.wait_for_ended(300))
+
+    assert {group: [trace.n for trace in traces] for group, traces in ended.items()} == {
+        group: list(range(30)) for group in GROUPS
+    }
+    assert "trying again" not in worker.log
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_no_message_is_handled_twice_when_all_connections_are_killed_again_and_again(
+    own_stage: Stage, concurrency: int
+) -> None:
+    own_stage.configure(VISIBILITY_TIMEOUT=60)
+    publish_load(own_stage, 50)
+    worker = own_stage.work("--processes", 2, "--concurrency", concurrency)
+    own_stage.wait_for_processes(2)
+
+    with repeatedly(lambda: kill_connections(own_stage.client)):
+        ended = by_group(own_stage.wait_for_ended(500, seconds=60))
+    own_stage.wait_until_drained()
+    assert "trying again" in worker.log
+
+    assert {group: [trace.n for trace in traces] for group, traces in ended.items()} == {
+        group: list(range(50)) for group in GROUPS
+    }
+    started = own_stage.traces.all("started")
+    assert len(started) == 500
+    assert {(trace.deliveries, trace.crashes) for trace in started} == {(1, 0)}
+    assert own_stage.traces.all("lease_lost") == []
+    counters = own_stage.snapshot().counters
+    assert counters["acked"] == 500
+    # Each delivery was acknowledged, or handed back because its turn's reply was lost.
+    assert counters["delivered"] - counters.get("released", 0) == 500
+
+
+def kill_connections(client: redis.Redis) -> None:
+    """Cut every connection but the test's own."""
+    client.client_kill_filter(_type="normal", skipme=True)
+
+
+def test_a_worker_goes_on_when_its_server_is_replaced_by_one_without_the_data(
+    own_stage: Stage, own_server: Server
+) -> None:
+    own_stage.publish("gate", "gone")
+    own_stage.work("--concurrency", 2)
+    own_stage.wait_for_started(group="gone")
+
+    own_stage.client.flushall()
+    own_stage.open_gate()
+    own_stage.publish("note", "new")
+
+    own_stage.wait_for_ended(group="new")
+    own_stage.wait_until_drained()
+
+
+def test_a_worker_waits_while_its_server_is_a_replica(own_stage: Stage) -> None:
+    own_stage.publish("gate", n=0)
+    worker = own_stage.work()
+    own_stage.wait_for_started()
+
+    own_stage.client.replicaof("127.0.0.1", "1")
+    own_stage.open_gate()
+    worker.wait_for_logged("READONLY")
+    own_stage.client.replicaof("NO", "ONE")
+
+    own_stage.wait_until_drained()
+    assert len(own_stage.traces.all("ended")) == 1
+
+
+def test_a_worker_waits_while_its_server_is_busy_with_a_script(own_stage: Stage) -> None:
+    own_stage.configure(VISIBILITY_TIMEOUT=60)
+    own_stage.publish("gate", n=0)
+    worker = own_stage.work()
+    own_stage.wait_for_started()
+    own_stage.client.config_set("busy-reply-threshold", 10)
+
+    with endless_script(own_stage.client):
+        own_stage.open_gate()
+        worker.wait_for_logged("trying again")
+        own_stage.client.script_kill()
+
+    own_stage.wait_until_drained()
+    assert len(own_stage.traces.all("started")) == 1
+
+
+@contextmanager
+def endless_script(client: redis.Redis) -> Iterator[None]:
+    """Keep the server busy until somebody kills the script."""
+
+    def run() -> None:
+        with pytest.raises(redis.ResponseError, match="killed"):
+            client.eval("while true do end", 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_results_are_delivered_to_a_server_that_is_out_of_memory(own_stage: Stage) -> None:
+    own_stage.publish("gate", n=0)
+    own_stage.publish("note", n=1)
+    own_stage.work()
+    own_stage.wait_for_started()
+
+    own_stage.client.config_set("maxmemory", "1mb")
+    own_stage.open_gate()
+
+    assert [trace.n for trace in own_stage.wait_for_ended(2)] == [0, 1]
+    own_stage.wait_until_drained()

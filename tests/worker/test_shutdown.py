@@ -1,0 +1,230 @@
+"""How does a worker leave: at once, in good order, and never without giving back what it holds?"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.servers import Server
+from tests.worker.stage import Stage, Worker
+from tests.worker.traces import Trace
+
+BOTH_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+CONCURRENCIES = pytest.mark.parametrize("concurrency", [1, 3])
+
+
+def start_at_gate(stage: Stage, *options: object, topic: str = "gate") -> tuple[Worker, Trace]:
+    """Start a worker whose handler is held at its gate, with a message behind and one beside."""
+    stage.publish(topic, "held", n=0)
+    stage.publish("note", "held", n=1)
+    worker = stage.work(*options)
+    [started] = stage.wait_for_started(group="held")
+    return worker, started
+
+
+@BOTH_SIGNALS
+@CONCURRENCIES
+def test_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
+    stage: Stage, number: signal.Signals, concurrency: int
+) -> None:
+    worker, _ = start_at_gate(stage, "--concurrency", concurrency)
+
+    worker.signal(number)
+    stage.traces.wait_for("worker_stopping")
+    stage.publish("note", "other")
+    stage.open_gate()
+
+    assert worker.wait() == 0
+    assert [(trace.topic, trace.n) for trace in stage.traces.all("ended")] == [("gate", 0)]
+    assert stage.backlog() == 2
+    assert stage.snapshot().counters["acked"] == 1
+    assert "1 processed, 0 failed, 0 restarts" in worker.printed
+
+
+@BOTH_SIGNALS
+@CONCURRENCIES
+@pytest.mark.parametrize("topic", ["gate", "gate.async"])
+def test_the_second_signal_hands_running_messages_back_at_once_and_uncounted(
+    stage: Stage, number: signal.Signals, concurrency: int, topic: str
+) -> None:
+    worker, _ = start_at_gate(stage, "--concurrency", concurrency, topic=topic)
+    head = stage.group("held").head_id
+
+    worker.signal(number)
+    stage.traces.wait_for("worker_stopping")
+    worker.signal(number)
+
+    assert worker.wait() == 0
+    assert stage.traces.all("ended") == []
+    view = stage.group("held")
+    assert (view.state, view.head_id, view.depth) == ("due", head, 2)
+    assert (view.deliveries, view.failures) == (0, 0)
+    assert len(stage.traces.all("worker_stopped")) == 1
+
+    stage.open_gate()
+    stage.work()
+    ended = stage.wait_for_ended(2)
+    assert [(trace.n, trace.deliveries, trace.crashes) for trace in ended] == [(0, 1, 0), (1, 1, 0)]
+
+
+def test_every_message_in_hand_is_handed_back(stage: Stage) -> None:
+    groups = [f"g{number}" for number in range(6)]
+    for group in groups:
+        stage.publish("gate", group)
+    worker = stage.work("--processes", 2, "--concurrency", 3)
+    stage.wait_for_started(6)
+
+    worker.signal()
+    stage.traces.wait_for("worker_stopping", 2)
+    worker.signal()
+
+    assert worker.wait() == 0
+    snapshot = stage.snapshot()
+    assert {(view.group, view.deliveries) for view in snapshot.waiting} == {(g, 0) for g in groups}
+    assert snapshot.counters["released"] == 6
+
+
+@CONCURRENCIES
+def test_what_is_unfinished_when_the_shutdown_timeout_ends_is_handed_back(
+    stage: Stage, concurrency: int
+) -> None:
+    worker, _ = start_at_gate(stage, "--concurrency", concurrency, "--shutdown-timeout", 0.3)
+
+    worker.signal()
+
+    assert worker.wait() == 0
+    view = stage.group("held")
+    assert (view.state, view.deliveries, view.depth) == ("due", 0, 2)
+    assert "their messages were handed back" in worker.log
+
+
+def test_ctrl_c_reaches_all_processes_and_counts_once(stage: Stage) -> None:
+    worker, _ = start_at_gate(stage, "--processes", 2)
+    stage.wait_for_processes(2)
+
+    worker.signal_all(signal.SIGINT)
+    stage.traces.wait_for("worker_stopping", 2)
+    stage.open_gate()
+
+    assert worker.wait() == 0
+    assert [trace.n for trace in stage.traces.all("ended")] == [0]
+    assert "Traceback" not in worker.log
+
+
+def test_sigterm_to_all_processes_counts_once(stage: Stage) -> None:
+    worker, _ = start_at_gate(stage, "--processes", 2)
+    stage.wait_for_processes(2)
+
+    worker.signal_all(signal.SIGTERM)
+    stage.traces.wait_for("worker_stopping", 2)
+    stage.open_gate()
+
+    assert worker.wait() == 0
+    assert [trace.n for trace in stage.traces.all("ended")] == [0]
+
+
+def test_ctrl_c_twice_hands_back(stage: Stage) -> None:
+    worker, _ = start_at_gate(stage)
+
+    worker.signal_all(signal.SIGINT)
+    stage.traces.wait_for("worker_stopping")
+    worker.signal_all(signal.SIGINT)
+
+    assert worker.wait() == 0
+    assert stage.group("held").deliveries == 0
+
+
+def test_sigterm_to_one_process_drains_it_and_leaves_the_others_at_work(stage: Stage) -> None:
+    worker, started = start_at_gate(stage, "--processes", 2)
+    stage.wait_for_processes(2)
+
+    os.kill(started.pid, signal.SIGTERM)
+    [stopping] = stage.traces.wait_for("worker_stopping")
+    stage.publish("note", "other")
+    [other] = stage.wait_for_ended(group="other")
+    stage.open_gate()
+    [gate] = stage.wait_for_ended(topic="gate")
+    [behind] = stage.wait_for_ended(topic="note", group="held")
+
+    assert (stopping.pid, stopping.reason) == (started.pid, "SIGTERM")
+    assert gate.pid == started.pid
+    assert {other.pid, behind.pid}.isdisjoint({started.pid})
+    worker.signal()
+    assert worker.wait() == 0
+    assert "replaced" not in worker.log
+
+
+def test_sigterm_twice_to_one_process_hands_back_what_it_holds(stage: Stage) -> None:
+    worker, started = start_at_gate(stage, "--processes", 2)
+    stage.wait_for_processes(2)
+
+    os.kill(started.pid, signal.SIGTERM)
+    stage.traces.wait_for("worker_stopping")
+    os.kill(started.pid, signal.SIGTERM)
+
+    again = stage.wait_for_started(2, topic="gate")[1]
+    assert again.pid != started.pid
+    assert (again.deliveries, again.crashes) == (1, 0)
+    worker.signal()
+
+
+def test_a_process_that_can_do_nothing_any_more_is_ended_by_the_supervisor(stage: Stage) -> None:
+    stage.plan.constants["groupqueue.worker.supervisor.LEAVING_SECONDS"] = 0.5
+    stage.publish("freeze", seconds=60)
+    worker = stage.work("--shutdown-timeout", 0.2)
+    stage.wait_for_started()
+
+    worker.signal()
+
+    assert worker.wait() == 0
+    assert "it is killed" in worker.log
+
+
+def test_a_stopped_process_does_not_keep_its_supervisor_from_leaving(stage: Stage) -> None:
+    stage.plan.constants["groupqueue.worker.supervisor.LEAVING_SECONDS"] = 0.5
+    worker, started = start_at_gate(stage, "--shutdown-timeout", 0.2)
+    os.kill(started.pid, signal.SIGSTOP)
+
+    worker.signal()
+
+    assert worker.wait() == 0
+
+
+def test_a_signal_before_the_processes_are_ready_is_heeded(stage: Stage) -> None:
+    stage.publish("note")
+    worker = stage.work()
+    worker.wait_for_printed("stop with Ctrl-C")
+
+    worker.signal()
+
+    assert worker.wait() == 0
+
+
+def test_a_process_that_dies_while_draining_is_not_replaced(stage: Stage) -> None:
+    worker, started = start_at_gate(stage)
+    worker.signal()
+    stage.traces.wait_for("worker_stopping")
+
+    os.kill(started.pid, signal.SIGKILL)
+
+    assert worker.wait() == 0
+    assert len(stage.traces.all("worker_started")) == 1
+    assert stage.group("held").depth == 2
+
+
+def test_signals_end_a_worker_whose_server_is_gone(own_stage: Stage, own_server: Server) -> None:
+    own_stage.publish("gate")
+    worker = own_stage.work("--shutdown-timeout", 1)
+    own_stage.wait_for_started()
+    own_server.kill()
+
+    worker.signal()
+    own_stage.open_gate()
+
+    # The result cannot be delivered: it is kept for as long as the timeout allows.
+    assert worker.wait() == 0
+    own_server.start()
+    view = own_stage.group()
+    assert (view.depth, view.deliveries) == (1, 1)
