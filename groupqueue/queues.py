@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from groupqueue import conf
@@ -9,11 +10,13 @@ from groupqueue.core import calls
 from groupqueue.core.keys import shard_prefix
 from groupqueue.core.messages import checked_group
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
+from groupqueue.exceptions import ServerUnavailable
 from groupqueue.transport import connections
 
 T = TypeVar("T")
 
 LONGEST_LIST = 200
+IMPATIENT_SECONDS = 2.0
 
 
 def get_queue(name: str = "default", *, patient: bool = True) -> Queue:
@@ -50,7 +53,7 @@ class Queue:
 
     async def asnapshot(self, *, limit: int = 20) -> Snapshot:
         """See `snapshot`."""
-        return await connections.get_async_transport(self.name).perform(self._snapshot_call(limit))
+        return await self._aperform(self._snapshot_call(limit))
 
     def pause(self, group: str, why: str = "") -> bool:
         """Hold a group until it is resumed; False when it is held already.
@@ -62,9 +65,7 @@ class Queue:
 
     async def apause(self, group: str, why: str = "") -> bool:
         """See `pause`."""
-        return await connections.get_async_transport(self.name).perform(
-            self._pause_call(group, why)
-        )
+        return await self._aperform(self._pause_call(group, why))
 
     def resume(self, group: str) -> bool:
         """Let a paused or halted group go on; False when it is neither.
@@ -75,7 +76,7 @@ class Queue:
 
     async def aresume(self, group: str) -> bool:
         """See `resume`."""
-        return await connections.get_async_transport(self.name).perform(self._resume_call(group))
+        return await self._aperform(self._resume_call(group))
 
     def skip(self, group: str, message_id: str) -> str:
         """Set the head of a group aside as a dead letter, if it is that message.
@@ -86,9 +87,7 @@ class Queue:
 
     async def askip(self, group: str, message_id: str) -> str:
         """See `skip`."""
-        return await connections.get_async_transport(self.name).perform(
-            self._skip_call(group, message_id)
-        )
+        return await self._aperform(self._skip_call(group, message_id))
 
     def _perform(self, call: calls.Call[T]) -> T:
         if self._patient:
@@ -98,6 +97,16 @@ class Queue:
             return transport.perform(call)
         finally:
             transport.close()
+
+    async def _aperform(self, call: calls.Call[T]) -> T:
+        transport = connections.get_async_transport(self.name)
+        try:
+            async with asyncio.timeout(None if self._patient else IMPATIENT_SECONDS):
+                return await transport.perform(call)
+        except TimeoutError as error:
+            raise ServerUnavailable(
+                f"Redis did not answer within {IMPATIENT_SECONDS:g} seconds"
+            ) from error
 
     def _snapshot_call(self, limit: int) -> calls.Call[Snapshot]:
         bounded = min(max(limit, 1), LONGEST_LIST)

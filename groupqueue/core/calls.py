@@ -138,17 +138,20 @@ def turn(
         raise InvalidArgument(
             f"{len(settlements)} settlements, want {want}: at most {MAX_LEASES_PER_CALL} each"
         )
+    min_tier, preferred, threshold = preference
+    if not (0 <= min_tier <= HIGHEST_TIER and preferred >= 0 and -1 <= threshold <= HIGHEST_TIER):
+        raise InvalidArgument(f"{preference}: tiers are 0 to {HIGHEST_TIER}, -1 is no threshold")
     arguments: list[Argument] = [
         worker_id,
         visibility_ms,
         want,
-        preference.min_tier,
-        preference.preferred,
-        preference.threshold,
+        min_tier,
+        preferred,
+        threshold,
         len(settlements),
     ]
     for outcome, lease, value, error in settlements:
-        arguments += (outcome, lease.group, lease.token, lease.id, value, error)
+        arguments += (outcome, _sent(lease.group), lease.token, _sent(lease.id), value, error)
     return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
 
 
@@ -182,7 +185,7 @@ def ack(prefix: str, lease: Lease) -> Call[int]:
 
     Raises StaleLease when the lease no longer holds.
     """
-    arguments = (lease.group, lease.token, lease.id)
+    arguments = (_sent(lease.group), lease.token, _sent(lease.id))
     return Call("ack", prefix, arguments, _decode_left(lease), repeatable=True)
 
 
@@ -191,7 +194,7 @@ def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Ca
 
     Raises StaleLease when the lease no longer holds.
     """
-    arguments = (lease.group, lease.token, lease.id, delay_ms, shortened(error))
+    arguments = (_sent(lease.group), lease.token, _sent(lease.id), delay_ms, shortened(error))
     return Call("nack", prefix, arguments, _decode_left(lease), repeatable=True)
 
 
@@ -205,7 +208,7 @@ def renew(prefix: str, leases: Sequence[Lease], *, visibility_ms: int) -> Call[l
 
     arguments: list[Argument] = [visibility_ms, len(leases)]
     for lease in leases:
-        arguments += (lease.group, lease.token)
+        arguments += (_sent(lease.group), lease.token)
     return Call("renew", prefix, arguments, decode, repeatable=True)
 
 
@@ -302,6 +305,11 @@ def checked_min_tier(min_priority: object) -> int:
 def in_chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     """Cut a sequence into pieces of at most `size`."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _sent(text: str) -> str | bytes:
+    # Other programs may have written what is no UTF-8; hiredis refuses to send it as a str.
+    return text if text.isascii() else text.encode(errors="surrogateescape")
 
 
 # Decoding ------------------------------------------------------------------------

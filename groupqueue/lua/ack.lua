@@ -11,7 +11,6 @@
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "minute", "wake", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local words = settle(shard, {
   { outcome = "ack", group = ARGV[1], token = ARGV[2], id = ARGV[3], value = "1", error = "" },
 })

@@ -8,9 +8,8 @@
 -- Keeps: a group is leased to one worker; lock and score change together.
 --@include open_shard
 --@include claim
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "holders", "stats", "minute",
-  "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "stats",
+  "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1,
   min_tier = tonumber(ARGV[3]), preferred = 0, threshold = -1,

@@ -4,6 +4,8 @@
 -- ARGV[1] worker  string
 -- Reply {"ok"}
 -- Keeps: a worker that has left leaves no key behind.
+--@include read
+read("ZCARD", KEYS[1] .. ":workers")
 redis.call("ZREM", KEYS[1] .. ":workers", ARGV[1])
 redis.call("DEL", KEYS[1] .. ":worker:" .. ARGV[1])
 return { "ok" }

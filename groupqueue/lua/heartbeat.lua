@@ -10,9 +10,10 @@
 -- Keeps: no worker outlives its silence; the schema is set by the first worker.
 --@include open_shard
 --@include digits
+--@include read
 local shard = open_shard(KEYS[1], { "workers", "meta" })
-if shard.wrong then return shard.wrong end
 local prefix, worker = shard.prefix, shard.prefix .. ":worker:" .. ARGV[1]
+read("HLEN", worker)
 redis.call("HSETNX", prefix .. ":meta", "schema", ARGV[3])
 redis.call("ZREMRANGEBYSCORE", prefix .. ":workers", "-inf", digits(shard.now_ms - tonumber(ARGV[2])))
 redis.call("ZADD", prefix .. ":workers", digits(shard.now_ms), ARGV[1])

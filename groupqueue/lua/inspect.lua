@@ -10,10 +10,10 @@
 -- Keeps: nothing is written; at most 2,000 leases are looked at, so that the cost does
 -- not grow with the number of groups.
 --@include open_shard
+--@include read
 local HOLDERS_SEEN = 2000
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
 local now = string.format("%.3f", shard.now)
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
@@ -23,9 +23,9 @@ local function field(name, group)
 end
 
 local function group_row(group, tier, due)
-  local token = redis.call("GET", prefix .. ":lock:" .. group) or ""
-  local head = redis.call("LINDEX", prefix .. ":q:" .. group, 0) or ""
-  return { group, tier, due, redis.call("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
+  local token = read("GET", prefix .. ":lock:" .. group) or ""
+  local head = read("LINDEX", prefix .. ":q:" .. group, 0) or ""
+  return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
     token, token ~= "" and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
     token ~= "" and field("holders", group) or "", field("attempts", group), field("failures", group),
     field("errors", group), field("paused", group) }
@@ -38,7 +38,7 @@ repeat
   cursor = page[1]
   for index = 1, #page[2], 2 do
     local group = page[2][index]
-    local token = redis.call("GET", prefix .. ":lock:" .. group)
+    local token = read("GET", prefix .. ":lock:" .. group)
     seen = seen + 1
     if token then
       local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
@@ -97,7 +97,7 @@ local workers = {}
 local registered = redis.call("ZRANGE", prefix .. ":workers", 0, 199, "WITHSCORES")
 for index = 1, #registered, 2 do
   table.insert(workers, { registered[index], registered[index + 1],
-    redis.call("HGETALL", prefix .. ":worker:" .. registered[index]) })
+    read("HGETALL", prefix .. ":worker:" .. registered[index]) })
 end
 return { shard.now_ms, tiers, waiting, leased_rows, parked, held, workers,
   redis.call("HGETALL", prefix .. ":stats"), seen }

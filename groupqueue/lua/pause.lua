@@ -10,7 +10,6 @@
 --@include tier_of
 local shard = open_shard(KEYS[1], { "prio", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local prefix, group = shard.prefix, ARGV[1]
 if redis.call("HEXISTS", prefix .. ":paused", group) == 1 then return { "already" } end
 redis.call("HSET", prefix .. ":paused", group, "paused " .. digits(shard.now_ms) .. " " .. ARGV[2])

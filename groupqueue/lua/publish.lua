@@ -20,6 +20,7 @@
 --@include tally
 --@include hint
 --@include tier_of
+--@include read
 local NEVER = "0000000000000"
 local PUBLISHER_KEPT_MS = "600000" -- far longer than a client repeats a call
 
@@ -40,23 +41,22 @@ end
 
 local shard = open_shard(KEYS[1], { "prio", "backlog", "stats", "minute", "wake", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local prefix, publisher = shard.prefix, shard.prefix .. ":publisher:" .. ARGV[1]
-local last = redis.call("GET", publisher)
+local last = read("GET", publisher)
 if last and tonumber(last) >= tonumber(ARGV[2]) then return { "repeated" } end
 
 local count = tonumber(ARGV[4])
 local groups, by_group = gather(shard, count)
 local tiers = redis.call("HMGET", prefix .. ":prio", unpack(groups))
-for _, group in ipairs(groups) do
-  redis.call("LLEN", prefix .. ":q:" .. group) -- an error here still leaves nothing written
-end
+local depths = {}
+for index, group in ipairs(groups) do depths[index] = read("LLEN", prefix .. ":q:" .. group) end
 local paused = shard.size.paused > 0 and redis.call("HMGET", prefix .. ":paused", unpack(groups))
 
 local new, ready, backlog = {}, {}, {}
 for index, group in ipairs(groups) do
   local entry = by_group[group]
-  local tier = tiers[index] or tier_of(shard, group, entry.first_tier)
+  -- A group that has messages but no tier has lost it by hand.
+  local tier = tiers[index] or tier_of(shard, group, depths[index] == 0 and entry.first_tier)
   if not tiers[index] then
     table.insert(new, group)
     table.insert(new, tier)

@@ -8,34 +8,36 @@
 -- Reply {cursor, leases handed back}
 -- Keeps: the deliveries do not count; a call looks at about 400 holders, or all that a small hash has.
 --@include open_shard
---@include digits
 --@include score
 --@include tier_of
 --@include tally
 --@include end_leases
 --@include hint
+--@include read
 local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
-local prefix, places, released = shard.prefix, {}, 0
-local function release_places()
-  end_leases(shard, places)
-  released, places = released + #places, {}
-end
+local prefix, found, released = shard.prefix, {}, 0
 local page = redis.call("HSCAN", prefix .. ":holders", ARGV[3], "COUNT", "400")
 for index = 1, #page[2], 2 do
   local group, worker = page[2][index], page[2][index + 1]
-  local token = worker == ARGV[1] and redis.call("GET", prefix .. ":lock:" .. group)
+  local token = worker == ARGV[1] and read("GET", prefix .. ":lock:" .. group)
   if token and tonumber(token) > tonumber(ARGV[2]) then
-    if redis.call("HINCRBY", prefix .. ":attempts", group, -1) <= 0 then
-      redis.call("HDEL", prefix .. ":attempts", group)
-    end
-    table.insert(places, { group, tier_of(shard, group), score(shard.now),
-      redis.call("LLEN", prefix .. ":q:" .. group) })
-    if #places == 400 then release_places() end
+    table.insert(found, { group, tier_of(shard, group), score(shard.now),
+      read("LLEN", prefix .. ":q:" .. group) })
   end
 end
-release_places()
+local places = {}
+for _, place in ipairs(found) do
+  if redis.call("HINCRBY", prefix .. ":attempts", place[1], -1) <= 0 then
+    redis.call("HDEL", prefix .. ":attempts", place[1])
+  end
+  table.insert(places, place)
+  released = released + 1
+  if #places == 400 or released == #found then
+    end_leases(shard, places)
+    places = {}
+  end
+end
 tally(shard, "released", released)
 if released > 0 then hint(shard) end
 return { page[1], released }

@@ -12,7 +12,6 @@
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "wake",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local prefix, group = shard.prefix, ARGV[1]
 local why = redis.call("HGET", prefix .. ":paused", group)
 if not why then return { "not paused" } end

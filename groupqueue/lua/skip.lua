@@ -7,7 +7,6 @@
 -- Reply {"ok", messages left} | {"leased"} | {"moved"}
 -- Keeps: a leased group's head belongs to its lease; order of the rest.
 --@include open_shard
---@include digits
 --@include score
 --@include tier_of
 --@include tally
@@ -15,12 +14,12 @@
 --@include forget_heads
 --@include place_groups
 --@include hint
+--@include read
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "backlog",
   "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 local prefix, group = shard.prefix, ARGV[1]
 if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
-local head = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
+local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
 
 local tier = tier_of(shard, group)
@@ -32,7 +31,11 @@ redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
 -- A halt is about the head that is gone; an operator's pause stays.
 if why and string.sub(why, 1, 6) == "halted" then
   local paused = string.match(why, "\n(.*)")
-  redis.call(paused and "HSET" or "HDEL", prefix .. ":paused", group, paused)
+  if paused then
+    redis.call("HSET", prefix .. ":paused", group, paused)
+  else
+    redis.call("HDEL", prefix .. ":paused", group)
+  end
 end
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })

@@ -19,7 +19,6 @@
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "minute", "wake", "fence", "dead",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-if shard.wrong then return shard.wrong end
 
 local settlements = {}
 for number = 1, tonumber(ARGV[7]) do

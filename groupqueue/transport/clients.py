@@ -17,8 +17,9 @@ from redis.retry import Retry
 from groupqueue.exceptions import InvalidArgument
 
 # A server that answers nothing for this long counts as gone. Blocking waits are shorter.
-SOCKET_TIMEOUT_SECONDS = 10.0
+SOCKET_TIMEOUT_SECONDS = 5.0
 CONNECT_TIMEOUT_SECONDS = 2.0
+MOST_CONNECTIONS = 100
 
 _ASYNC_CONNECTIONS: dict[type, type] = {
     redis.Connection: redis.asyncio.Connection,
@@ -29,7 +30,7 @@ _SYNC_ONLY = ("retry", "parser_class", "command_packer", "socket_read_size", "os
 
 # For people who wait for a page: an answer within two seconds, or word that there is none.
 IMPATIENT_SECONDS = 0.9
-LONGEST_WAIT_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 2.5
 
 
 def own_client(client: redis.Redis, *, patient: bool = True) -> redis.Redis:
@@ -37,7 +38,10 @@ def own_client(client: redis.Redis, *, patient: bool = True) -> redis.Redis:
     if isinstance(client, redis.asyncio.Redis) or not isinstance(client, redis.Redis):
         raise InvalidArgument(f"RedisTransport takes a redis.Redis client, not {client!r}")
     kwargs = _own_kwargs(client, patient=patient) | {"retry": Retry(NoBackoff(), 0)}
-    return redis.Redis(connection_pool=_pool(client, redis.ConnectionPool, kwargs))
+    # The driver's pool refuses the 101st thread; the number of threads is limit enough.
+    return redis.Redis(
+        connection_pool=_pool(client, redis.ConnectionPool, kwargs, max_connections=2**31)
+    )
 
 
 def own_async_client(client: redis.asyncio.Redis, *, patient: bool = True) -> redis.asyncio.Redis:
@@ -45,7 +49,15 @@ def own_async_client(client: redis.asyncio.Redis, *, patient: bool = True) -> re
     if not isinstance(client, redis.asyncio.Redis):
         raise InvalidArgument(f"AsyncRedisTransport takes a redis.asyncio.Redis, not {client!r}")
     kwargs = _own_kwargs(client, patient=patient) | {"retry": AsyncRetry(NoBackoff(), 0)}
-    return redis.asyncio.Redis(connection_pool=_pool(client, redis.asyncio.ConnectionPool, kwargs))
+    # Coroutines come by the thousand: whoever finds no connection free waits for one.
+    pool = _pool(
+        client,
+        redis.asyncio.BlockingConnectionPool,
+        kwargs,
+        max_connections=min(client.connection_pool.max_connections, MOST_CONNECTIONS),
+        timeout=kwargs["socket_timeout"],
+    )
+    return redis.asyncio.Redis(connection_pool=pool)
 
 
 def async_twin(client: redis.Redis) -> redis.asyncio.Redis:
@@ -95,7 +107,7 @@ def _own_kwargs(client: Any, *, patient: bool) -> dict[str, Any]:
     return own
 
 
-def _pool(client: Any, base: Any, kwargs: dict[str, Any]) -> Any:
+def _pool(client: Any, ours: Any, kwargs: dict[str, Any], **limits: Any) -> Any:
     """Return a new pool like the client's. Sentinel's asks for the primary by itself."""
     pool = client.connection_pool
     kwargs["connection_class"] = pool.connection_class
@@ -103,6 +115,6 @@ def _pool(client: Any, base: Any, kwargs: dict[str, Any]) -> Any:
         return type(pool)(
             pool.service_name, pool.sentinel_manager, is_master=pool.is_master, **kwargs
         )
-    if not isinstance(pool, base):
+    if not isinstance(pool, redis.ConnectionPool | redis.asyncio.ConnectionPool):
         raise InvalidArgument(f"a client with a {type(pool).__name__} is not supported")
-    return base(**kwargs)
+    return ours(**kwargs, **limits)

@@ -33,17 +33,17 @@ _UNAVAILABLE_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ", "UNBLOCKED ", "READONL
 def translated(error: Exception) -> GroupQueueError:
     """Return our error for the driver's; use it as `raise translated(e) from e`."""
     text = str(error)
+    if "WRONGKEY " in text or "WRONGTYPE " in text:
+        return WrongKeyType(
+            f"a key holds a value of another type; nothing was written: {text}. "
+            "Find out who writes under the queue's prefix, then delete or rename the key"
+        )
     if isinstance(error, driver.OutOfMemoryError) or "OOM " in text or " OOM" in text:
         return ServerOutOfMemory(f"Redis has reached maxmemory: {text}")
     if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
         return ServerRefused(f"Redis refuses the credentials: {text}")
     if isinstance(error, driver.NoPermissionError):
         return ServerRefused(f"the Redis user may not do this; see its ACL rules: {text}")
-    if "WRONGKEY " in text or "WRONGTYPE " in text:
-        return WrongKeyType(
-            f"a key holds a value of another type; nothing was written: {text}. "
-            "Find out who writes under the queue's prefix, then delete or rename the key"
-        )
     if isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS):
         return ServerUnavailable(f"Redis is not available: {text}")
     return ServerRefused(f"Redis refused the command: {text}")

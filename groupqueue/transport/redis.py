@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 # A call whose reply was lost is repeated after these pauses, if repeating is harmless.
 REPEAT_PAUSES_SECONDS = (0.0, 0.05, 0.2, 0.5)
+# A server that only falls silent is not asked again after this time.
+REPEAT_WITHIN_SECONDS = 3.0
 
 
 class Publishers:
@@ -139,8 +141,9 @@ class RedisTransport(_Transport):
 
         `patient=False` gives up within two seconds when the server does not answer.
         """
-        super().__init__(prefix, arrival=arrival, shebang=knows_shebang(client), patient=patient)
         self.client = own_client(client, patient=patient)
+        shebang = knows_shebang(self.client)
+        super().__init__(prefix, arrival=arrival, shebang=shebang, patient=patient)
 
     def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """Append one message to a group; return its id.
@@ -232,11 +235,14 @@ class RedisTransport(_Transport):
             return self._repeat(call, error)
 
     def _repeat(self, call: Call[T], error: ServerUnavailable) -> T:
+        give_up_at = time.monotonic() + REPEAT_WITHIN_SECONDS
         for pause_seconds in self._pauses(call):
             time.sleep(pause_seconds)
             try:
                 return call.decode(self._evaluate(call))
             except ServerUnavailable as again:
+                if time.monotonic() >= give_up_at:
+                    raise
                 error = again
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale
@@ -273,8 +279,9 @@ class AsyncRedisTransport(_Transport):
         patient: bool = True,
     ) -> None:
         """See RedisTransport."""
-        super().__init__(prefix, arrival=arrival, shebang=knows_shebang(client), patient=patient)
         self.client = own_async_client(client, patient=patient)
+        shebang = knows_shebang(self.client)
+        super().__init__(prefix, arrival=arrival, shebang=shebang, patient=patient)
 
     async def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """See RedisTransport.publish."""
@@ -354,11 +361,14 @@ class AsyncRedisTransport(_Transport):
             return await self._repeat(call, error)
 
     async def _repeat(self, call: Call[T], error: ServerUnavailable) -> T:
+        give_up_at = time.monotonic() + REPEAT_WITHIN_SECONDS
         for pause_seconds in self._pauses(call):
             await asyncio.sleep(pause_seconds)
             try:
                 return call.decode(await self._evaluate(call))
             except ServerUnavailable as again:
+                if time.monotonic() >= give_up_at:
+                    raise
                 error = again
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale

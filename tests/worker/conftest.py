@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from tests.servers import Server
+from tests.servers import Server, start_server
 from tests.worker.stage import Stage
 
 
@@ -20,8 +20,24 @@ def stage(default_server: Server, tmp_path: Path, settings: Settings) -> Iterato
 
 @pytest.fixture
 def own_stage(own_server: Server, tmp_path: Path, settings: Settings) -> Iterator[Stage]:
-    """A queue on a server that this test may hurt."""
+    """A queue on a server that this test may hurt, of each kind in turn."""
     yield from _stage(own_server, tmp_path, settings)
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[Server]:
+    """A server for one test alone, where it does not matter of which kind."""
+    server = start_server("valkey", tmp_path / "valkey")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def valkey_stage(valkey: Server, tmp_path: Path, settings: Settings) -> Iterator[Stage]:
+    """A queue on a server that this test may hurt."""
+    yield from _stage(valkey, tmp_path, settings)
 
 
 def _stage(server: Server, directory: Path, settings: Settings) -> Iterator[Stage]:

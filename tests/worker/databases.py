@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 TABLE = "CREATE TABLE notes (n INTEGER)"
-POSTGRESQL = {"host": "127.0.0.1", "port": 5432, "user": "postgres", "dbname": "test"}
+POSTGRESQL: dict[str, Any] = {
+    "host": "127.0.0.1",
+    "port": 5432,
+    "user": "postgres",
+    "dbname": "test",
+}
 
 
 class Database(ABC):
@@ -59,7 +64,7 @@ class PostgreSQL(Database):
         import psycopg
 
         self._schema = f"worker_{uuid.uuid4().hex[:12]}"
-        self._connection: Any = psycopg.connect(**POSTGRESQL, autocommit=True)  # type: ignore[arg-type]
+        self._connection: Any = psycopg.connect(**POSTGRESQL, autocommit=True)
         self._connection.execute(f"CREATE SCHEMA {self._schema}")
         self._connection.execute(f"SET search_path = {self._schema}")
         self._connection.execute(TABLE)
@@ -101,7 +106,7 @@ def has_postgresql() -> bool:
 
     try:
         with socket.create_connection((POSTGRESQL["host"], POSTGRESQL["port"]), timeout=1):
-            psycopg.connect(**POSTGRESQL, connect_timeout=2).close()  # type: ignore[arg-type]
+            psycopg.connect(**POSTGRESQL, connect_timeout=2).close()
     except (OSError, psycopg.OperationalError):
         return False
     return True

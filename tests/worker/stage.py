@@ -64,11 +64,11 @@ class Worker:
         """What it wrote to stderr so far."""
         return b"".join(self._logged).decode()
 
-    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+    def signal(self, number: int = signal.SIGTERM) -> None:
         """Send a signal to the supervisor alone, as `kill` and service managers do."""
         self._process.send_signal(number)
 
-    def signal_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: int) -> None:
         """Send a signal to all its processes at once, as a terminal does at Ctrl-C."""
         os.killpg(self.pid, number)
 
@@ -263,10 +263,10 @@ class Stage:
 
     def dead_letters(self) -> list[dict[str, str]]:
         """Return what was set aside, oldest first."""
-        prefix = shard_prefix(self.queue)
+        entries: Any = self.client.xrange(self.keys.named("dead"))
         return [
             {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
-            for _, fields in self.client.xrange(f"{prefix}:dead")
+            for _, fields in entries
         ]
 
     # Afterwards -----------------------------------------------------------------------------

@@ -185,24 +185,27 @@ def test_a_rejected_message_is_exhausted_at_once(
 
 @BOTH
 @CONCURRENCIES
-@pytest.mark.parametrize("error", ["exit", "cancelled", "interrupt", "unprintable"])
 def test_whatever_a_handler_raises_counts_as_a_failed_attempt(
-    stage: Stage, error: str, suffix: str, concurrency: int
+    stage: Stage, suffix: str, concurrency: int
 ) -> None:
     stage.configure(MAX_ATTEMPTS=2)
-    stage.publish(f"steer{suffix}", error=error)
+    errors = ["exit", "cancelled", "interrupt", "unprintable", "too_long", "no_reason"]
+    for error in errors:
+        stage.publish(f"steer{suffix}", error, error=error)
     worker = stage.work("--concurrency", concurrency)
 
-    [halted] = stage.traces.wait_for("group_halted")
-    stage.publish("note", "other")
-    [note] = stage.wait_for_ended(topic="note")
+    halted = stage.traces.wait_for("group_halted", len(errors))
 
-    assert halted.reason == "max_attempts"
+    assert {(trace.group, trace.reason) for trace in halted} == {
+        (error, "max_attempts") for error in errors
+    }
     tries = stage.traces.all("started", topic=f"steer{suffix}")
-    assert [trace.attempt for trace in tries] == [1, 2]
-    assert {trace.pid for trace in tries} == {note.pid}, "the process survived"
+    assert {
+        error: [trace.attempt for trace in tries if trace.group == error] for error in errors
+    } == {error: [1, 2] for error in errors}
     worker.signal()
     assert worker.wait() == 0
+    assert "0 restarts" in worker.printed
 
 
 def test_a_failing_message_delays_no_other_group(stage: Stage) -> None:

@@ -112,17 +112,17 @@ def test_a_hint_lost_with_its_connection_costs_a_bounded_wait(stage: Stage) -> N
     stage.wait_for_ended(n=1)
 
 
-def test_an_idle_worker_sends_few_commands(own_stage: Stage, own_server: Server) -> None:
-    own_stage.plan.constants |= {"groupqueue.worker.sources.LONGEST_IDLE_SECONDS": 0.25}
-    own_stage.publish("note")
-    own_stage.work("--concurrency", 4)
-    own_stage.wait_for_ended()
-    own_stage.wait_until_drained()
+def test_an_idle_worker_sends_few_commands(valkey_stage: Stage, valkey: Server) -> None:
+    valkey_stage.plan.constants |= {"groupqueue.worker.sources.LONGEST_IDLE_SECONDS": 0.25}
+    valkey_stage.publish("note")
+    valkey_stage.work("--concurrency", 4)
+    valkey_stage.wait_for_ended()
+    valkey_stage.wait_until_drained()
 
-    polls = calls(own_stage, "cmdstat_blpop")
-    before = all_calls(own_stage)
-    wait_until(lambda: calls(own_stage, "cmdstat_blpop") >= polls + 5, "five polls")
-    sent = all_calls(own_stage) - before
+    polls = calls(valkey_stage, "cmdstat_blpop")
+    before = all_calls(valkey_stage)
+    wait_until(lambda: calls(valkey_stage, "cmdstat_blpop") >= polls + 5, "five polls")
+    sent = all_calls(valkey_stage) - before
 
     # A turn and a wait per poll, and a heartbeat now and then.
     assert sent <= 2 * 7 + 4

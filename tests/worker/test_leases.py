@@ -78,47 +78,47 @@ def test_many_leases_are_renewed_together(stage: Stage) -> None:
 
 
 def test_renewal_survives_an_outage_shorter_than_the_lease(
-    own_stage: Stage, own_server: Server
+    valkey_stage: Stage, valkey: Server
 ) -> None:
-    own_stage.configure(VISIBILITY_TIMEOUT=6)
-    own_stage.publish("gate")
-    worker = own_stage.work()
-    [started] = own_stage.wait_for_started()
+    valkey_stage.configure(VISIBILITY_TIMEOUT=6)
+    valkey_stage.publish("gate")
+    worker = valkey_stage.work()
+    [started] = valkey_stage.wait_for_started()
 
-    own_server.pause()
+    valkey.pause()
     # The lease has been due for renewal at a third of its time: an attempt has failed.
     worker.wait_for_logged("Redis did not answer the lease keeper")
-    own_server.resume()
+    valkey.resume()
 
-    left = own_stage.group().lease_left_seconds
-    wait_until(lambda: own_stage.group().lease_left_seconds > left, "the next renewal")
-    own_stage.open_gate()
-    [ended] = own_stage.wait_for_ended()
+    left = valkey_stage.group().lease_left_seconds
+    wait_until(lambda: valkey_stage.group().lease_left_seconds > left, "the next renewal")
+    valkey_stage.open_gate()
+    [ended] = valkey_stage.wait_for_ended()
     assert not ended.lease_lost
-    own_stage.wait_until_drained()
-    assert own_stage.traces.all("lease_lost") == []
-    assert len(own_stage.traces.all("started")) == 1
+    valkey_stage.wait_until_drained()
+    assert valkey_stage.traces.all("lease_lost") == []
+    assert len(valkey_stage.traces.all("started")) == 1
     assert ended.token == started.token
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_handler_learns_that_its_lease_ended_in_an_outage(
-    own_stage: Stage, own_server: Server, concurrency: int
+    valkey_stage: Stage, valkey: Server, concurrency: int
 ) -> None:
-    own_stage.configure(VISIBILITY_TIMEOUT=1)
-    own_stage.publish("mind_lease")
-    own_stage.publish("note", n=1)
-    worker = own_stage.work("--concurrency", concurrency)
-    [started] = own_stage.wait_for_started()
+    valkey_stage.configure(VISIBILITY_TIMEOUT=1)
+    valkey_stage.publish("mind_lease")
+    valkey_stage.publish("note", n=1)
+    worker = valkey_stage.work("--concurrency", concurrency)
+    [started] = valkey_stage.wait_for_started()
 
-    own_server.pause()
-    [lost] = own_stage.traces.wait_for("lease_lost")
-    own_stage.traces.wait_for("gave way")
-    own_server.resume()
+    valkey.pause()
+    [lost] = valkey_stage.traces.wait_for("lease_lost")
+    valkey_stage.traces.wait_for("gave way")
+    valkey.resume()
 
     assert (lost.pid, lost.token) == (started.pid, started.token)
     # Its result counts no more; the message is delivered again, and again loses nothing.
-    again = own_stage.wait_for_started(2, topic="mind_lease")[1]
+    again = valkey_stage.wait_for_started(2, topic="mind_lease")[1]
     assert (again.id, again.crashes) == (started.id, 1)
     assert "lease lost" in worker.log
 

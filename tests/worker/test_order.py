@@ -78,8 +78,8 @@ def test_several_queues_are_worked_on_at_once(stage: Stage) -> None:
     stage.wait_until_drained()
 
 
-def test_queues_on_two_servers_are_worked_on_at_once(stage: Stage, own_server: Server) -> None:
-    stage.add_queue("elsewhere", CONNECTION=own_server.url)
+def test_queues_on_two_servers_are_worked_on_at_once(stage: Stage, valkey: Server) -> None:
+    stage.add_queue("elsewhere", CONNECTION=valkey.url)
     stage.publish("meet", "g1", parties=2)
     stage.publish("meet", "g2", parties=2, queue="elsewhere")
     stage.work("--concurrency", 2, queues=[stage.queue, "elsewhere"])
@@ -90,18 +90,16 @@ def test_queues_on_two_servers_are_worked_on_at_once(stage: Stage, own_server: S
     stage.wait_until_drained()
 
 
-def test_a_dead_server_does_not_hold_up_the_queue_on_another(
-    stage: Stage, own_server: Server
-) -> None:
-    stage.add_queue("elsewhere", CONNECTION=own_server.url)
-    own_server.kill()
+def test_a_dead_server_does_not_hold_up_the_queue_on_another(stage: Stage, valkey: Server) -> None:
+    stage.add_queue("elsewhere", CONNECTION=valkey.url)
+    valkey.kill()
     stage.publish_numbered("note", ["g1", "g2"], 20)
     stage.work(queues=[stage.queue, "elsewhere"])
 
     ended = by_group(stage.wait_for_ended(40))
 
     assert [trace.n for trace in ended["g1"]] == list(range(20))
-    own_server.start()
+    valkey.start()
     stage.publish("note", "g3", queue="elsewhere")
     stage.wait_for_ended(group="g3")
 

@@ -11,7 +11,6 @@ from tests.servers import Server
 from tests.worker.stage import Stage, Worker
 from tests.worker.traces import Trace
 
-BOTH_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 CONCURRENCIES = pytest.mark.parametrize("concurrency", [1, 3])
 
 
@@ -24,8 +23,9 @@ def start_at_gate(stage: Stage, *options: object, topic: str = "gate") -> tuple[
     return worker, started
 
 
-@BOTH_SIGNALS
-@CONCURRENCIES
+@pytest.mark.parametrize(
+    ("number", "concurrency"), [(signal.SIGTERM, 1), (signal.SIGTERM, 3), (signal.SIGINT, 1)]
+)
 def test_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
     stage: Stage, number: signal.Signals, concurrency: int
 ) -> None:
@@ -43,9 +43,15 @@ def test_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
     assert "1 processed, 0 failed, 0 restarts" in worker.printed
 
 
-@BOTH_SIGNALS
-@CONCURRENCIES
-@pytest.mark.parametrize("topic", ["gate", "gate.async"])
+@pytest.mark.parametrize(
+    ("number", "concurrency", "topic"),
+    [
+        (signal.SIGTERM, 1, "gate"),
+        (signal.SIGTERM, 3, "gate"),
+        (signal.SIGINT, 1, "gate.async"),
+        (signal.SIGINT, 3, "gate.async"),
+    ],
+)
 def test_the_second_signal_hands_running_messages_back_at_once_and_uncounted(
     stage: Stage, number: signal.Signals, concurrency: int, topic: str
 ) -> None:
@@ -214,17 +220,17 @@ def test_a_process_that_dies_while_draining_is_not_replaced(stage: Stage) -> Non
     assert stage.group("held").depth == 2
 
 
-def test_signals_end_a_worker_whose_server_is_gone(own_stage: Stage, own_server: Server) -> None:
-    own_stage.publish("gate")
-    worker = own_stage.work("--shutdown-timeout", 1)
-    own_stage.wait_for_started()
-    own_server.kill()
+def test_signals_end_a_worker_whose_server_is_gone(valkey_stage: Stage, valkey: Server) -> None:
+    valkey_stage.publish("gate")
+    worker = valkey_stage.work("--shutdown-timeout", 1)
+    valkey_stage.wait_for_started()
+    valkey.kill()
 
     worker.signal()
-    own_stage.open_gate()
+    valkey_stage.open_gate()
 
     # The result cannot be delivered: it is kept for as long as the timeout allows.
     assert worker.wait() == 0
-    own_server.start()
-    view = own_stage.group()
+    valkey.start()
+    view = valkey_stage.group()
     assert (view.depth, view.deliveries) == (1, 1)

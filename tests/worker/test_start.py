@@ -103,7 +103,7 @@ def test_processes_that_start_are_drained_when_another_never_does(stage: Stage) 
     stage.plan.constants["groupqueue.worker.supervisor.FAILED_STARTS_TOLERATED"] = 0
     stage.publish("gate")
     worker = stage.work("--processes", 2)
-    first, _ = stage.wait_for_processes(2)
+    stage.wait_for_processes(2)
     stage.wait_for_started()
     stage.plan.broken_children = "exit"
     stage.plan.write()
@@ -151,18 +151,18 @@ def test_a_new_layout_of_the_keys_is_left_to_newer_workers(stage: Stage) -> None
 
 
 def test_a_worker_waits_for_a_server_that_is_down_and_then_works(
-    own_stage: Stage, own_server: Server, settings: Settings
+    valkey_stage: Stage, valkey: Server, settings: Settings
 ) -> None:
-    own_stage.publish_numbered("note", ["g"], 3)
-    own_server.stop()
-    worker = own_stage.work()
-    own_stage.wait_for_processes()
+    valkey_stage.publish_numbered("note", ["g"], 3)
+    valkey.stop()
+    worker = valkey_stage.work()
+    valkey_stage.wait_for_processes()
     worker.wait_for_logged("the queue cannot be reached; trying again")
     assert "Redis is not available" in worker.log
 
-    own_server.start()
+    valkey.start()
 
-    assert [trace.n for trace in own_stage.wait_for_ended(3)] == [0, 1, 2]
+    assert [trace.n for trace in valkey_stage.wait_for_ended(3)] == [0, 1, 2]
     assert "replaced" not in worker.log
 
 

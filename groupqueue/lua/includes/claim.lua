@@ -8,6 +8,7 @@
 -- Cost: O(log N + want) per tier. Keeps: lock and score change together.
 --@include digits
 --@include tally
+--@include mend
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
 
 -- Returns a function that picks the next due group: group, tier; and the queues it reads.
@@ -59,28 +60,13 @@ local function picker(shard, request)
   return pick, wait_ms
 end
 
--- A ready group without messages, or under a lock that outlives its score, can only
--- come from editing by hand: put it right, so that nobody spins on it.
-local function mend(shard, group, tier, is_empty)
-  if is_empty then
-    redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
-    for _, name in ipairs({ "prio", "attempts", "failures", "errors", "holders" }) do
-      redis.call("HDEL", shard.prefix .. ":" .. name, group)
-    end
-    return
-  end
-  local left_ms = redis.call("PTTL", shard.prefix .. ":lock:" .. group)
-  redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX",
-    digits(shard.now_ms + 1 + (left_ms >= 0 and left_ms or 1000)), group)
-end
-
 -- Leases a group if it can be leased; returns its row, or nil when it had to be mended.
 local function lease(shard, request, group, tier, token)
   local prefix = shard.prefix
-  local element = redis.call("LINDEX", prefix .. ":q:" .. group, 0)
-  if not element or not redis.call("SET", prefix .. ":lock:" .. group, token,
+  local element = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0)
+  if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
-    mend(shard, group, tier, not element)
+    mend(shard, group, tier, element)
     return nil
   end
   local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)

@@ -1,5 +1,4 @@
 -- dead_letter: set a group's head aside, with what is known of it.
---@include digits
 local function dead_letter(shard, group, tier, reason, message)
   local prefix = shard.prefix
   local element = redis.call("LPOP", prefix .. ":q:" .. group)

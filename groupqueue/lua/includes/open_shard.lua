@@ -1,8 +1,9 @@
 -- open_shard: what every script needs first: the prefix, the server's clock
 -- (read once), and proof that the shard's own keys hold what they should. Errors
--- are found here, before anything is written: `shard.wrong` is then the reply.
+-- are found here, before anything is written.
 -- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist.
 --@include digits
+--@include read
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
 local SIZE_OF = {
   prio = "HLEN", attempts = "HLEN", failures = "HLEN", errors = "HLEN", holders = "HLEN",
@@ -22,16 +23,7 @@ local function open_shard(prefix, names)
   for index = 1, #names do
     local name = names[index]
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
-    local found = redis.pcall(SIZE_OF[name], key)
-    if type(found) == "table" then
-      -- Whatever else it is, such as a missing permission, speaks for itself.
-      shard.wrong = found
-      if string.find(found.err, "WRONGTYPE", 1, true) then
-        shard.wrong = redis.error_reply("WRONGKEY " .. key .. " is a " .. redis.call("TYPE", key).ok)
-      end
-      return shard
-    end
-    size[name] = found
+    size[name] = read(SIZE_OF[name], key)
   end
   return shard
 end

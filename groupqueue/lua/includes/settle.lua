@@ -8,6 +8,7 @@
 --@include digits
 --@include score
 --@include tally
+--@include read
 --@include tier_of
 --@include forget_heads
 --@include end_leases
@@ -66,8 +67,8 @@ local function checked(shard, settlements)
   for number, s in ipairs(settlements) do
     local head = false
     words[number * 2 - 1], words[number * 2] = "stale", 0
-    if not seen[s.group] and redis.call("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
-      head = redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
+    if not seen[s.group] and read("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
+      head = read("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
       words[number * 2 - 1] = "moved"
     end
     if head and string.sub(head, 1, 32) == s.id then

@@ -142,7 +142,7 @@ def read_input(delivery: Delivery) -> None:
 
 def fails_now(delivery: Delivery) -> bool:
     """Say whether this attempt is one of those that fail; all are unless `times` is given."""
-    return delivery.attempt <= delivery.payload.get("times", sys.maxsize)
+    return bool(delivery.attempt <= delivery.payload.get("times", sys.maxsize))
 
 
 @handler("fail")
@@ -214,6 +214,8 @@ def steering(payload: dict[str, Any]) -> BaseException:
         "cancelled": asyncio.CancelledError("from inside"),
         "interrupt": KeyboardInterrupt(),
         "unprintable": Unprintable(),
+        "too_long": Retry(delay=1e12),
+        "no_reason": Reject(None),  # type: ignore[arg-type] # a slip that types would catch
     }
     return kinds[payload["error"]]
 
