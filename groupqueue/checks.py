@@ -59,16 +59,16 @@ def check_connections(**_kwargs: Any) -> Messages:
 
 @checks.register(TAG)
 def check_handlers(**_kwargs: Any) -> Messages:
-    """E007: a handler publishes to a queue that does not exist.
+    """W006: a handler would publish to a queue that does not exist.
 
     Two handlers of one topic need no check: the second is refused when it is declared.
     """
     queues = [config.name for config in _configs()]
     return [
-        checks.Error(
+        checks.Warning(
             f"{handler!r} publishes to queue {handler.queue!r}, which GROUPQUEUE does not have",
             hint=f"The queues are {', '.join(queues)}.",
-            id=f"{TAG}.E007",
+            id=f"{TAG}.W006",
         )
         for handler in handlers.registered().values()
         if queues and handler.queue not in queues

@@ -17,7 +17,9 @@ from io import FileIO
 
 def main() -> int:
     """Set Django up and work; return the process's exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us through the supervisor
+    # Ctrl-C reaches us through the supervisor, which has held it back until now.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     orders = take_standard_input()
     start = json.loads(orders.readline())
     sys.path[:] = start["path"]

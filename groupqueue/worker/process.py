@@ -106,6 +106,7 @@ class WorkerProcess:
             self.hand_back()
         with self._last_word:
             self._keeper.stop()
+            self._keeper.depart()
             self._tell_stopped()
         return self._exit_code
 
@@ -136,6 +137,9 @@ class WorkerProcess:
     def hand_back(self) -> NoReturn:
         """Release every lease, uncounted and at the head of its group, and leave at once."""
         self._last_word.acquire()
+        self._keeper.stop()
+        self._keeper.depart()
+        # Last before the end: from here on others may handle the same messages.
         handed_back = self._keeper.hand_back()
         log.warning(
             "left with handlers running; their messages were handed back",
@@ -150,7 +154,6 @@ class WorkerProcess:
         if self._has_stopped:
             return
         self._has_stopped = True
-        self._keeper.depart()
         queues = self._options.queues
         signals.send(signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues)
         self._report(

@@ -125,11 +125,16 @@ class Supervisor:
             place.is_done = True
             return
         reading, writing = os.pipe()
-        place.process = subprocess.Popen(
-            [sys.executable, *_interpreter_flags(), child.__file__],
-            stdin=subprocess.PIPE,
-            pass_fds=(writing,),
-        )
+        # Ctrl-C goes to all processes: a new one inherits that it waits until it is ignored.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            place.process = subprocess.Popen(
+                [sys.executable, *_interpreter_flags(), child.__file__],
+                stdin=subprocess.PIPE,
+                pass_fds=(writing,),
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writing)
         # Whoever else may have inherited the other end: nobody waits for it.
         os.set_blocking(reading, False)

@@ -15,7 +15,7 @@ from tests.worker.stage import Stage
 def test_a_handler_that_outlasts_three_leases_keeps_its_group(
     stage: Stage, topic: str, concurrency: int
 ) -> None:
-    stage.configure(VISIBILITY_TIMEOUT=0.5)
+    stage.configure(VISIBILITY_TIMEOUT=0.7)
     stage.publish(topic)
     stage.work("--concurrency", concurrency)
     # Somebody who would take the group if it came free.
@@ -23,7 +23,7 @@ def test_a_handler_that_outlasts_three_leases_keeps_its_group(
     [started] = stage.wait_for_started()
     stage.wait_for_processes(2)
 
-    hold_for(stage, started.token, leases=3, visibility=0.5)
+    hold_for(stage, started.token, leases=3, visibility=0.7)
     stage.open_gate()
 
     [ended] = stage.wait_for_ended()
@@ -140,7 +140,7 @@ def test_the_lease_keeper_does_not_depend_on_connections_that_handlers_exhaust(
     stage: Stage,
 ) -> None:
     stage.configure(
-        VISIBILITY_TIMEOUT=0.5, CONNECTION="tests.worker.project.connections.one_connection"
+        VISIBILITY_TIMEOUT=0.7, CONNECTION="tests.worker.project.connections.one_connection"
     )
     stage.publish("hog")
     stage.work("--concurrency", 2)
@@ -148,7 +148,7 @@ def test_the_lease_keeper_does_not_depend_on_connections_that_handlers_exhaust(
     [started] = stage.wait_for_started()
     stage.wait_for_processes(2)
 
-    hold_for(stage, started.token, leases=3, visibility=0.5)
+    hold_for(stage, started.token, leases=3, visibility=0.7)
     stage.open_gate()
 
     [ended] = stage.wait_for_ended()

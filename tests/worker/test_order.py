@@ -30,7 +30,7 @@ def test_every_group_is_handled_in_order_and_one_message_at_a_time(
     for group in GROUPS:
         assert_one_at_a_time(started[group], ended[group])
     assert len({trace.pid for traces in ended.values() for trace in traces}) == 2
-    assert stage.backlog() == 0
+    stage.wait_until_drained()
 
 
 @pytest.mark.parametrize("topic", ["meet", "meet.async"])

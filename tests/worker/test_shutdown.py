@@ -208,6 +208,16 @@ def test_a_signal_before_the_processes_are_ready_is_heeded(stage: Stage) -> None
     assert worker.wait() == 0
 
 
+def test_ctrl_c_before_the_processes_are_ready_is_heeded_without_a_fuss(stage: Stage) -> None:
+    worker = stage.work("--processes", 2)
+    worker.wait_for_printed("stop with Ctrl-C")
+
+    worker.signal_all(signal.SIGINT)
+
+    assert worker.wait() == 0
+    assert "Traceback" not in worker.log
+
+
 def test_a_process_that_dies_while_draining_is_not_replaced(stage: Stage) -> None:
     worker, started = start_at_gate(stage)
     worker.signal()

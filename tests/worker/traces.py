@@ -44,6 +44,7 @@ class Traces:
         self._file: int | None = None
         self._read: list[Trace] = []
         self._offset = 0
+        self._lock = threading.Lock()
 
     def leave(self, event: str, delivery: Delivery | None = None, **details: Any) -> None:
         """Append a trace."""
@@ -58,26 +59,22 @@ class Traces:
                 "token": delivery.fencing_token,
                 "n": delivery.payload.get("n") if isinstance(delivery.payload, dict) else None,
             }
-        if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with self._lock:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         trace = [event, time.monotonic(), os.getpid(), threading.get_ident(), details]
         os.write(self._file, json.dumps(trace).encode() + b"\n")
 
     def all(self, event: str | None = None, **details: Any) -> list[Trace]:
         """Return the traces so far, in the order written, which match."""
-        if self._path.exists():
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                whole, _, _ = file.read().rpartition(b"\n")
-            if whole:
-                self._offset += len(whole) + 1
-                self._read += [Trace(*json.loads(line)) for line in whole.splitlines()]
-        return [
-            trace
-            for trace in self._read
-            if event in (None, trace.event)
-            and all(trace.details.get(name) == value for name, value in details.items())
-        ]
+        with self._lock:
+            self._catch_up()
+            return [
+                trace
+                for trace in self._read
+                if event in (None, trace.event)
+                and all(trace.details.get(name) == value for name, value in details.items())
+            ]
 
     def wait_for(
         self, event: str, count: int = 1, *, seconds: float = 20.0, **details: Any
@@ -89,6 +86,17 @@ class Traces:
             seconds=seconds,
         )
         return self.all(event, **details)
+
+    def _catch_up(self) -> None:
+        """Read the lines that have come since the last time."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            whole, _, _ = file.read().rpartition(b"\n")
+        if whole:
+            self._offset += len(whole) + 1
+            self._read += [Trace(*json.loads(line)) for line in whole.splitlines()]
 
 
 def by_group(traces: Iterable[Trace]) -> dict[str, list[Trace]]:
