@@ -123,6 +123,13 @@ class WrongKeyType(GroupQueueError):
     """A key of the queue holds a value of another type; nothing was written."""
 
 
+LONGEST_DELAY_SECONDS = 10**9
+
+
+def _is_delay(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LONGEST_DELAY_SECONDS
+
+
 # What a handler raises to steer its delivery ----------------------------------------
 
 
@@ -135,8 +142,10 @@ class Retry(GroupQueueError):
         """Take the delay in seconds, or None for the queue's backoff; operators see the reason."""
         if isinstance(delay, datetime.timedelta):
             delay = delay.total_seconds()
-        if delay is not None and not 0 <= delay < float("inf"):
-            raise InvalidArgument(f"Retry(delay={delay!r}): the delay is 0 or more seconds")
+        if delay is not None and not _is_delay(delay):
+            raise InvalidArgument(
+                f"Retry(delay={delay!r}): the delay is 0 to {LONGEST_DELAY_SECONDS} seconds"
+            )
         super().__init__(reason)
         self.delay_seconds = delay
 
@@ -145,5 +154,5 @@ class Reject(GroupQueueError):
     """Stop trying: the message counts as exhausted at once."""
 
     def __init__(self, reason: str = "rejected") -> None:
-        super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)
+        super().__init__(self.reason)

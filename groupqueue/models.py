@@ -27,7 +27,7 @@ class GroupQueue(models.Model):
         managed = False
         base_manager_name = "objects"
         default_permissions = ("view",)
-        permissions = (("manage_groupqueue", _("Can pause, resume and redrive groups")),)
+        permissions = (("manage_groupqueue", _("Can pause and resume groups and skip messages")),)
         verbose_name = _("group queue")
         verbose_name_plural = _("group queues")
 

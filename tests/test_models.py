@@ -19,7 +19,7 @@ def test_its_permissions_exist_after_migrate() -> None:
 
     assert dict(permissions.values_list("codename", "name")) == {
         "view_groupqueue": "Can view group queue",
-        "manage_groupqueue": "Can pause, resume and redrive groups",
+        "manage_groupqueue": "Can pause and resume groups and skip messages",
     }
 
 

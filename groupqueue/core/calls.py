@@ -57,9 +57,10 @@ class Settlement(NamedTuple):
         return cls("retry", lease, str(milliseconds(delay_seconds, "delay")), shortened(error))
 
     @classmethod
-    def release(cls, lease: Lease, delay_seconds: float = 0) -> Settlement:
+    def release(cls, lease: Lease, delay_seconds: float = 0, error: str = "") -> Settlement:
         """Hand the message back as if it had never been delivered, at once or parked."""
-        return cls("release", lease, str(milliseconds(delay_seconds, "delay")))
+        delay = str(milliseconds(delay_seconds, "delay"))
+        return cls("release", lease, delay, shortened(error))
 
     @classmethod
     def dead(cls, lease: Lease, reason: str, error: str = "") -> Settlement:

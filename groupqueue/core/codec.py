@@ -7,6 +7,8 @@ even when somebody else wrote them.
 from __future__ import annotations
 
 import json
+import math
+import reprlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +55,7 @@ class JSONCodec:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidMessage(
                 f"the message for topic {topic!r} cannot be written as JSON: {error}"
+                f"{_culprit(payload, 'payload')}"
             ) from error
 
     def decode(self, body: bytes) -> Content:
@@ -66,3 +69,23 @@ class JSONCodec:
             case [str(topic), payload, dict(headers)]:
                 return Content(topic, payload, headers)
         raise CorruptMessage(f"a body of {len(body)} bytes is not [topic, payload, headers]")
+
+
+def _culprit(value: Any, path: str) -> str:
+    """Say where in a payload the value lies that JSON cannot say; empty when unclear."""
+    if isinstance(value, Mapping):
+        found = (_culprit(part, f"{path}[{key!r}]") for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        found = (_culprit(part, f"{path}[{index}]") for index, part in enumerate(value))
+    elif (
+        value is None
+        or isinstance(value, str | int | bool)
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
+        return ""
+    else:
+        return f"; {path} is {reprlib.repr(value)}"
+    try:
+        return next((where for where in found if where), "")
+    except RecursionError:
+        return ""

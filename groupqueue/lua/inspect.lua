@@ -7,7 +7,7 @@
 --   group   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
 --            holder, deliveries, failures, error, why held}
 --   worker  {id, last heartbeat ms, {field, value, …}}
--- Keeps: nothing is written; at most 2,000 leases are looked at, so that the cost does
+-- Keeps: nothing is written; at most 2,000 leases and held groups are looked at, so that the cost does
 -- not grow with the number of groups.
 --@include open_shard
 --@include read
@@ -83,13 +83,22 @@ for tier = 4, 0, -1 do
     oldest and math.max(0, math.floor(shard.now - oldest)) or 0 })
 end
 
--- Held groups come from `paused`: one without messages is in no ready set.
+-- Held groups come from `paused`: one without messages is in no ready set. Halted ones
+-- first, as they need somebody.
 if shard.size.paused > 0 then
-  local page = redis.call("HSCAN", prefix .. ":paused", "0", "COUNT", limit)[2]
-  for index = 1, math.min(#page, limit * 2), 2 do
-    local tier = redis.call("HGET", prefix .. ":prio", page[index]) or "0"
-    table.insert(held, group_row(page[index], tier,
-      redis.call("ZSCORE", prefix .. ":ready:" .. tier, page[index]) or ""))
+  local halted, paused, page = {}, {}, { "0" }
+  repeat
+    page = redis.call("HSCAN", prefix .. ":paused", page[1], "COUNT", "500")
+    for index = 1, #page[2], 2 do
+      local is_halted = string.sub(page[2][index + 1], 1, 6) == "halted"
+      table.insert(is_halted and halted or paused, page[2][index])
+    end
+  until page[1] == "0" or #halted >= limit or #halted + #paused >= HOLDERS_SEEN
+  for number = 1, math.min(limit, #halted + #paused) do
+    local group = halted[number] or paused[number - #halted]
+    local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
+    table.insert(held, group_row(group, tier,
+      redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""))
   end
 end
 

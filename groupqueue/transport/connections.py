@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import redis
 import redis.asyncio
@@ -25,10 +24,8 @@ _EMBEDDED_SCHEME = "embedded://"
 
 _lock = threading.Lock()
 _transports: dict[str, RedisTransport] = {}
-# One per event loop: a connection belongs to the loop it was opened in.
-_async_transports: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncRedisTransport]] = (
-    WeakKeyDictionary()
-)
+# One per event loop: a connection belongs to the loop it was opened in, and keeps it alive.
+_async_transports: dict[asyncio.AbstractEventLoop, dict[str, AsyncRedisTransport]] = {}
 
 
 def get_transport(queue: str = "default") -> RedisTransport:
@@ -43,8 +40,11 @@ def get_transport(queue: str = "default") -> RedisTransport:
 
 def get_async_transport(queue: str = "default") -> AsyncRedisTransport:
     """Return the running event loop's transport of a queue; raises UnknownQueue."""
+    loop = asyncio.get_running_loop()
     with _lock:
-        of_loop = _async_transports.setdefault(asyncio.get_running_loop(), {})
+        if loop not in _async_transports:
+            _forget_closed_loops()
+        of_loop = _async_transports.setdefault(loop, {})
     if queue not in of_loop:
         config = conf.get_config(queue)
         client = async_twin(_client(config))
@@ -69,6 +69,15 @@ def location(queue: str) -> str:
         return f"unix://{kwargs['path']}?db={kwargs.get('db') or 0}"
     host, port = kwargs.get("host", "?"), kwargs.get("port", 6379)
     return f"redis://{host}:{port}/{kwargs.get('db') or 0}"
+
+
+def _forget_closed_loops() -> None:
+    """Let go of connections whose loop has ended, as each `async_to_sync` ends one.
+
+    Nobody can close them in order any more; collected, they close their sockets.
+    """
+    for loop in [loop for loop in _async_transports if loop.is_closed()]:
+        del _async_transports[loop]
 
 
 @conf.on_reset
@@ -108,7 +117,10 @@ def _client(config: conf.QueueConfig) -> redis.Redis:
 
 def _from_url(url: str, path: str) -> redis.Redis:
     try:
-        return redis.Redis.from_url(url)
+        client = redis.Redis.from_url(url)
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # refuses options that it does not know
+        return client
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"{path} is no valid Redis URL: {error}") from error
 

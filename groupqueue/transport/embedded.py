@@ -228,7 +228,7 @@ def _make_private(directory: Path, *, may_hold_data: bool) -> None:
     if not may_hold_data or (names and "users.lock" not in names):
         raise ServerUnavailable(
             f"{directory} is open to other users and holds other files: name a directory"
-            f" for the server alone in embedded://, or run `chmod 700 {directory}`"
+            " for the server alone in embedded://"
         )
     directory.chmod(0o700)
 

@@ -9,6 +9,7 @@ from groupqueue.exceptions import (
     ServerOutOfMemory,
     ServerRefused,
     ServerUnavailable,
+    ServerUnsupported,
     WrongKeyType,
 )
 
@@ -40,10 +41,22 @@ def translated(error: Exception) -> GroupQueueError:
         )
     if isinstance(error, driver.OutOfMemoryError) or "OOM " in text or " OOM" in text:
         return ServerOutOfMemory(f"Redis has reached maxmemory: {text}")
-    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
-        return ServerRefused(f"Redis refuses the credentials: {text}")
-    if isinstance(error, driver.NoPermissionError):
-        return ServerRefused(f"the Redis user may not do this; see its ACL rules: {text}")
-    if isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS):
+    if "unexpected symbol near '#'" in text:
+        return ServerUnsupported(
+            "the server is too old to know a script's flags: groupqueue needs Redis 7.0 or"
+            " Valkey 7.2, or newer"
+        )
+    # Wrong credentials are a connection's error to the driver, but waiting does not help.
+    is_refused = isinstance(error, driver.AuthenticationError | driver.AuthorizationError)
+    is_away = isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS)
+    if is_away and not is_refused:
         return ServerUnavailable(f"Redis is not available: {text}")
-    return ServerRefused(f"Redis refused the command: {text}")
+    return ServerRefused(f"{_refusal(error)}: {text}")
+
+
+def _refusal(error: Exception) -> str:
+    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
+        return "Redis refuses the credentials in CONNECTION, or wants some"
+    if isinstance(error, driver.NoPermissionError):
+        return "the Redis user may not do this; see its ACL rules"
+    return "Redis refused the command"

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import random
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 from groupqueue import signals
 from groupqueue.conf import QueueConfig
@@ -71,15 +73,22 @@ def prepare(held: Held) -> bool:
     held.delivery = Delivery(lease, message_from(lease, content), config.name)
     held.handler = get_handler(content.topic)
     if held.handler is None:
+        text = f"this worker has no handler for topic {content.topic!r}"
         log.error(
-            "no handler for the topic; the message will be tried again",
+            "%s; group %r of queue %r waits and is tried again",
+            text,
+            lease.group,
+            config.name,
             extra={"action": "unknown_topic", "topic": content.topic, "group": lease.group},
         )
-        held.settlement = Settlement.release(lease, UNKNOWN_TOPIC_PAUSE_SECONDS)
+        held.settlement = Settlement.release(lease, UNKNOWN_TOPIC_PAUSE_SECONDS, text)
         return False
     policy = held.handler.policy_for(config.policy)
     if policy.is_poison(lease.crashes):
-        error_text = f"{lease.crashes} workers died or fell silent while handling this message"
+        error_text = (
+            f"{lease.crashes} workers died, fell silent or ran out of time while handling"
+            " this message"
+        )
         held.settlement = exhausted(lease, policy, "poison", error_text)
         return False
     held.is_suspect = lease.crashes > 0 and policy.is_poison(lease.crashes + 1)
@@ -87,10 +96,13 @@ def prepare(held: Held) -> bool:
 
 
 def handle(held: Held) -> None:
-    """Call a sync handler between two clean-ups of the thread's database connections."""
+    """Call a sync handler between two clean-ups of the thread's database connections.
+
+    A handler that leaves a transaction open has failed: what it wrote is rolled back.
+    """
     clean_connections()
     try:
-        call(held)
+        call(held, check=refuse_open_transactions)
     except BaseException as error:
         signals.send(signals.message_failed, held.handler, **_failed(held, error))
     clean_connections()
@@ -100,23 +112,35 @@ async def handle_async(held: Held) -> None:
     """Await an async handler between two clean-ups of the database connections."""
     await _clean_connections_async()
     try:
-        await call_async(held)
+        await call_async(held, check=_refuse_open_transactions_async)
     except BaseException as error:
         await signals.asend(signals.message_failed, held.handler, **_failed(held, error))
     await _clean_connections_async()
+
+
+def _nothing() -> None:
+    pass
+
+
+async def _nothing_async() -> None:
+    pass
 
 
 # `handle` goes on whatever a handler raises, as a worker must; `call` lets through what
 # ends a program, such as KeyboardInterrupt.
 
 
-def call(held: Held) -> None:
-    """Call a sync handler and note how the delivery ended."""
+def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
+    """Call a sync handler and note how the delivery ended.
+
+    `check` may raise after the handler has returned; then the handler has failed.
+    """
     handler, delivery = _prepared(held)
     started = held.started_at = time.monotonic()
     try:
         signals.send(signals.message_started, handler, delivery=delivery)
         handler(delivery)
+        check()
     except (Exception, SystemExit) as error:
         signals.send(signals.message_failed, handler, **_failed(held, error))
     else:
@@ -129,13 +153,14 @@ def call(held: Held) -> None:
         )
 
 
-async def call_async(held: Held) -> None:
-    """Await an async handler and note how the delivery ended."""
+async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _nothing_async) -> None:
+    """Await an async handler and note how the delivery ended; see `call`."""
     handler, delivery = _prepared(held)
     started = held.started_at = time.monotonic()
     try:
         await signals.asend(signals.message_started, handler, delivery=delivery)
         await handler(delivery)
+        await check()
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         await signals.asend(signals.message_failed, handler, **_failed(held, error))
     else:
@@ -184,7 +209,19 @@ def _end_transaction(connection: BaseDatabaseWrapper) -> None:
         del connections[connection.alias]
 
 
+def refuse_open_transactions() -> None:
+    """Raise TransactionManagementError when the handler left a transaction open."""
+    for connection in connections.all(initialized_only=True):
+        is_off = not connection.autocommit and connection.settings_dict["AUTOCOMMIT"]
+        if connection.connection is not None and (connection.in_atomic_block or is_off):
+            raise TransactionManagementError(
+                f"the handler left a transaction of database {connection.alias!r} open;"
+                " what it wrote is rolled back"
+            )
+
+
 _clean_connections_async = sync_to_async(clean_connections)
+_refuse_open_transactions_async = sync_to_async(refuse_open_transactions)
 
 
 def _prepared(held: Held) -> tuple[Handler[Any], Delivery]:

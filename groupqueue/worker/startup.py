@@ -12,6 +12,9 @@ from groupqueue.transport.servers import findings
 from groupqueue.worker.options import WorkerOptions
 from groupqueue.worker.supervisor import Summary
 
+# Findings about servers that no worker could work with.
+USELESS = ("old-server", "replica")
+
 
 class UnsafeServer(GroupQueueError):
     """The server is too old or set up in a way that could lose messages."""
@@ -31,7 +34,7 @@ def server_warnings(options: WorkerOptions) -> Iterator[str]:
             continue
         for finding in found:
             text = f"queue {queue!r}: {finding.text}. {finding.hint}"
-            if finding.level == "error" and not options.unsafe_server:
+            if finding.id in USELESS or (finding.level == "error" and not options.unsafe_server):
                 raise UnsafeServer(text)
             yield text
 

@@ -71,6 +71,7 @@ class Supervisor:
         self._kill_at: float | None = None
         """When processes that were told to leave have had time enough, monotonic."""
         self._signals_seen = 0
+        self._began_at = 0.0
         # Signals and dying children write here, so that one wait covers everything.
         self._bell, self._ring = os.pipe()
         os.set_blocking(self._ring, False)
@@ -78,7 +79,7 @@ class Supervisor:
 
     def run(self) -> Summary:
         """Run the processes; return when the last one has left."""
-        started_at = time.monotonic()
+        self._began_at = time.monotonic()
         restore = self._install_signals()
         try:
             for place in self._places:
@@ -92,7 +93,7 @@ class Supervisor:
         finally:
             self._end_all()
             restore()
-        self._summary.seconds = time.monotonic() - started_at
+        self._summary.seconds = time.monotonic() - self._began_at
         return self._summary
 
     def order(self, order: str) -> None:
@@ -120,6 +121,13 @@ class Supervisor:
         share, rest = divmod(total, self._options.processes)
         return replace(self._options, max_messages=share + (number < rest))
 
+    def _with_time_left(self, options: WorkerOptions) -> WorkerOptions:
+        """A process that is replaced does not start the clock of --max-seconds anew."""
+        if options.max_seconds is None:
+            return options
+        left = options.max_seconds - (time.monotonic() - self._began_at)
+        return replace(options, max_seconds=max(0.001, left))
+
     def _start(self, place: Place) -> None:
         if place.options.max_messages == 0:
             place.is_done = True
@@ -140,7 +148,8 @@ class Supervisor:
         os.set_blocking(reading, False)
         place.report = reading
         place.started_at, place.restart_at = time.monotonic(), None
-        start = {"path": sys.path, "options": place.options.to_json(), "report_to": writing}
+        options = self._with_time_left(place.options)
+        start = {"path": sys.path, "options": options.to_json(), "report_to": writing}
         self._tell(place, json.dumps(start))
         for order in self._orders_given:
             self._tell(place, order)

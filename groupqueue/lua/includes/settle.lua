@@ -2,7 +2,7 @@
 -- Takes {{outcome, group, token, id, value, error}, …}:
 --   outcome  ack | retry | release | dead | halt
 --   value    ack: messages finished; retry, release: delay in ms; dead, halt: the reason
---   error    retry, dead, halt: the error's text
+--   error    the error's text, for operators; of a release perhaps none
 -- Returns a flat list of word, messages left: "ok" | "stale" | "moved".
 -- Everything is checked before the first write; a group settles once per call.
 --@include digits
@@ -33,6 +33,7 @@ function outcomes.release(shard, s)
   if redis.call("HINCRBY", shard.prefix .. ":attempts", s.group, -1) <= 0 then
     redis.call("HDEL", shard.prefix .. ":attempts", s.group)
   end
+  if s.error ~= "" then redis.call("HSET", shard.prefix .. ":errors", s.group, s.error) end
   return 0, s.now + tonumber(s.value)
 end
 

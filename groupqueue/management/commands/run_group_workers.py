@@ -19,6 +19,7 @@ from groupqueue.worker.startup import UnsafeServer, banner, closing_line, server
 from groupqueue.worker.supervisor import Supervisor
 
 T = TypeVar("T", int, float)
+UNSAFE_HELP = "--unsafe-server runs although the server could lose messages"
 
 
 class Command(BaseCommand):
@@ -80,7 +81,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--unsafe-server",
             action="store_true",
-            help="run although the server could lose messages or is too old",
+            help=UNSAFE_HELP,
         )
 
     def handle(self, **values: Any) -> None:
@@ -100,11 +101,13 @@ class Command(BaseCommand):
             for warning in server_warnings(options):
                 if options.verbosity:
                     self.stderr.write(self.style.WARNING(warning))
+            if options.verbosity:
+                self.stdout.write(banner(options))
+                self.stdout.flush()
         except UnsafeServer as error:
-            raise CommandError(f"{error} (--unsafe-server runs all the same.)") from error
-        if options.verbosity:
-            self.stdout.write(banner(options))
-            self.stdout.flush()
+            raise CommandError(f"{error} ({UNSAFE_HELP})") from error
+        except GroupQueueError as error:
+            raise CommandError(str(error)) from error
         summary = Supervisor(options).run()
         if options.verbosity:
             self.stdout.write(closing_line(summary))

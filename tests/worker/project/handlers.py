@@ -207,17 +207,17 @@ class Unprintable(Exception):
 
 def steering(payload: dict[str, Any]) -> BaseException:
     """Return the exception that the message asks for."""
-    kinds: dict[str, BaseException] = {
-        "exit": SystemExit(3),
-        "reject": Reject("no such order"),
-        "retry": Retry(delay=payload.get("delay")),
+    kinds: dict[str, Callable[[], BaseException]] = {
+        "exit": lambda: SystemExit(3),
+        "reject": lambda: Reject("no such order"),
+        "retry": lambda: Retry(delay=payload.get("delay")),
         "cancelled": asyncio.CancelledError("from inside"),
-        "interrupt": KeyboardInterrupt(),
-        "unprintable": Unprintable(),
-        "too_long": Retry(delay=1e12),
-        "no_reason": Reject(None),  # type: ignore[arg-type] # a slip that types would catch
+        "interrupt": lambda: KeyboardInterrupt(),
+        "unprintable": lambda: Unprintable(),
+        "too_long": lambda: Retry(delay=1e12),
+        "no_reason": lambda: Reject(None),  # type: ignore[arg-type] # a slip that types would catch
     }
-    return kinds[payload["error"]]
+    return kinds[payload["error"]]()
 
 
 @handler("crash")
