@@ -183,13 +183,23 @@ def test_a_rejected_message_is_exhausted_at_once(
     assert [trace.retry_seconds for trace in stage.traces.all("message_failed")] == [None]
 
 
+def test_a_message_is_rejected_whatever_the_reason_is(stage: Stage) -> None:
+    stage.publish("steer", error="no_reason")
+    stage.work()
+
+    [told] = stage.traces.wait_for("group_halted")
+
+    assert told.reason == "None"
+    assert len(stage.traces.all("started")) == 1
+
+
 @BOTH
 @CONCURRENCIES
 def test_whatever_a_handler_raises_counts_as_a_failed_attempt(
     stage: Stage, suffix: str, concurrency: int
 ) -> None:
     stage.configure(MAX_ATTEMPTS=2)
-    errors = ["exit", "cancelled", "interrupt", "unprintable", "too_long", "no_reason"]
+    errors = ["exit", "cancelled", "interrupt", "unprintable", "too_long"]
     for error in errors:
         stage.publish(f"steer{suffix}", error, error=error)
     worker = stage.work("--concurrency", concurrency)

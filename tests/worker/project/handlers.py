@@ -211,9 +211,9 @@ def steering(payload: dict[str, Any]) -> BaseException:
         "exit": lambda: SystemExit(3),
         "reject": lambda: Reject("no such order"),
         "retry": lambda: Retry(delay=payload.get("delay")),
-        "cancelled": asyncio.CancelledError("from inside"),
-        "interrupt": lambda: KeyboardInterrupt(),
-        "unprintable": lambda: Unprintable(),
+        "cancelled": lambda: asyncio.CancelledError("from inside"),
+        "interrupt": KeyboardInterrupt,
+        "unprintable": Unprintable,
         "too_long": lambda: Retry(delay=1e12),
         "no_reason": lambda: Reject(None),  # type: ignore[arg-type] # a slip that types would catch
     }
