@@ -141,6 +141,23 @@ class Retry(GroupQueueError):
         self.delay_seconds = delay
 
 
+class Snooze(GroupQueueError):
+    """Deliver the message again later; the delivery does not count as an attempt."""
+
+    def __init__(self, until: float | datetime.timedelta | datetime.datetime) -> None:
+        """Take seconds from now, a timedelta, or an aware datetime."""
+        if isinstance(until, datetime.datetime):
+            if until.tzinfo is None:
+                raise InvalidArgument(f"Snooze(until={until!r}): the time must be aware")
+            until = max(0.0, (until - datetime.datetime.now(tz=datetime.UTC)).total_seconds())
+        if isinstance(until, datetime.timedelta):
+            until = until.total_seconds()
+        if not 0 <= until < float("inf"):
+            raise InvalidArgument(f"Snooze(until={until!r}): it is 0 or more seconds from now")
+        super().__init__(f"snoozed for {until:g} seconds")
+        self.delay_seconds = until
+
+
 class Reject(GroupQueueError):
     """Stop trying: the message counts as exhausted at once."""
 

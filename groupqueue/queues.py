@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar, cast
 
 from groupqueue import conf
 from groupqueue.core import calls
 from groupqueue.core.keys import shard_prefix
-from groupqueue.core.messages import checked_group
+from groupqueue.core.messages import checked_group, checked_tier
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
+from groupqueue.core.views import (
+    EVERY_LETTER,
+    DeadLetter,
+    Explanation,
+    LetterFilter,
+    Letters,
+    Peeked,
+    entry_order,
+    explanation,
+    letters_decoder,
+    peeked_decoder,
+)
 from groupqueue.exceptions import ServerUnavailable
 from groupqueue.transport import connections
 
 T = TypeVar("T")
 
+# What one operation asks for, call by call; it is sent each reply, decoded.
+Flow = Generator[calls.Call[Any], Any, T]
+
 LONGEST_LIST = 200
+LETTERS_PER_PAGE = 100
 IMPATIENT_SECONDS = 2.0
 
 
@@ -89,6 +106,99 @@ class Queue:
         """See `skip`."""
         return await self._aperform(self._skip_call(group, message_id))
 
+    def set_tier(self, group: str, tier: int) -> bool:
+        """Move a group into a tier (0 to 4, clamped), its backlog included, at once.
+
+        It holds until the group has drained. False when the group has no messages.
+        """
+        return self._perform(self._set_tier_call(group, tier))
+
+    async def aset_tier(self, group: str, tier: int) -> bool:
+        """See `set_tier`."""
+        return await self._aperform(self._set_tier_call(group, tier))
+
+    def release(self, group: str) -> bool:
+        """End the lease of a group, uncounted; False when nobody holds it.
+
+        The handler goes on in its process, but its result will be refused.
+        """
+        return self._perform(calls.release(self.prefix, checked_group(group)))
+
+    async def arelease(self, group: str) -> bool:
+        """See `release`."""
+        return await self._aperform(calls.release(self.prefix, checked_group(group)))
+
+    def purge(self, group: str) -> int:
+        """Throw the messages of a group away, a leased one too; return how many."""
+        return self._perform(calls.purge(self.prefix, [checked_group(group)])).messages
+
+    async def apurge(self, group: str) -> int:
+        """See `purge`."""
+        return (await self._aperform(calls.purge(self.prefix, [checked_group(group)]))).messages
+
+    def explain(self, group: str) -> Explanation:
+        """Return a group's state and the reason for it; costs the same however full the queue."""
+        return self._perform(calls.explain(self.prefix, checked_group(group), explanation))
+
+    async def aexplain(self, group: str) -> Explanation:
+        """See `explain`."""
+        return await self._aperform(calls.explain(self.prefix, checked_group(group), explanation))
+
+    def peek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
+        """Return messages of a group from index `start` (0 is the head) on, untouched."""
+        return self._perform(self._peek_call(group, start, limit))
+
+    async def apeek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
+        """See `peek`."""
+        return await self._aperform(self._peek_call(group, start, limit))
+
+    def dead_letters(self, wanted: LetterFilter = EVERY_LETTER, *, limit: int = 100) -> Letters:
+        """Return the newest dead letters that a filter lets through, and the total of all."""
+        return self._run(self._dead_letters_flow(wanted, limit))
+
+    async def adead_letters(
+        self, wanted: LetterFilter = EVERY_LETTER, *, limit: int = 100
+    ) -> Letters:
+        """See `dead_letters`."""
+        return await self._arun(self._dead_letters_flow(wanted, limit))
+
+    def redrive(self, wanted: LetterFilter = EVERY_LETTER, *, to_tail: bool = False) -> int:
+        """Put dead letters back in front of their groups, in their old order; return how many.
+
+        Behind a running lease; with fresh attempts. `to_tail` puts them behind what waits.
+        Done in steps of 100: what dies meanwhile is left alone.
+        """
+        return self._run(self._redrive_flow(wanted, to_tail=to_tail))
+
+    async def aredrive(self, wanted: LetterFilter = EVERY_LETTER, *, to_tail: bool = False) -> int:
+        """See `redrive`."""
+        return await self._arun(self._redrive_flow(wanted, to_tail=to_tail))
+
+    def drop(self, wanted: LetterFilter) -> int:
+        """Throw dead letters away for good; return how many."""
+        return self._run(self._drop_flow(wanted))
+
+    async def adrop(self, wanted: LetterFilter) -> int:
+        """See `drop`."""
+        return await self._arun(self._drop_flow(wanted))
+
+    def _run(self, flow: Flow[T]) -> T:
+        """Perform the calls that a flow asks for, one after the other."""
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(self._perform(call))
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    async def _arun(self, flow: Flow[T]) -> T:
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(await self._aperform(call))
+        except StopIteration as end:
+            return cast(T, end.value)
+
     def _perform(self, call: calls.Call[T]) -> T:
         if self._patient:
             return connections.get_transport(self.name).perform(call)
@@ -120,3 +230,65 @@ class Queue:
 
     def _skip_call(self, group: str, message_id: str) -> calls.Call[str]:
         return calls.skip(self.prefix, checked_group(group), message_id)
+
+    def _set_tier_call(self, group: str, tier: int) -> calls.Call[bool]:
+        return calls.set_tier(self.prefix, checked_group(group), checked_tier(tier))
+
+    def _peek_call(self, group: str, start: int, limit: int) -> calls.Call[Peeked]:
+        decode = peeked_decoder(conf.get_config(self.name).codec)
+        bounded = min(max(limit, 1), LONGEST_LIST)
+        return calls.peek(self.prefix, checked_group(group), max(start, 0), bounded, decode)
+
+    def _dead_letters_flow(self, wanted: LetterFilter, limit: int) -> Flow[Letters]:
+        found: list[DeadLetter] = []
+        total, first = 0, wanted.first_entry(newest_first=True)
+        while first and len(found) < limit:
+            page = yield from self._page_flow(wanted, first, newest_first=True)
+            found += page.letters
+            total, first = page.total, page.following
+        return Letters(total, tuple(found[:limit]))
+
+    def _redrive_flow(self, wanted: LetterFilter, *, to_tail: bool) -> Flow[int]:
+        # To the front the newest go first, so that in the end the oldest are foremost.
+        newest_first = not to_tail
+        done, first = 0, wanted.first_entry(newest_first=newest_first)
+        while first:
+            page = yield from self._page_flow(wanted, first, newest_first=newest_first)
+            entries = sorted((letter.entry for letter in page.letters), key=entry_order)
+            if entries:
+                done += yield calls.redrive(self.prefix, entries, to_tail=to_tail)
+            first = page.following
+        return done
+
+    def _drop_flow(self, wanted: LetterFilter) -> Flow[int]:
+        done, first = 0, wanted.first_entry(newest_first=False)
+        while first:
+            page = yield from self._page_flow(wanted, first, newest_first=False)
+            if page.letters:
+                done += yield calls.drop(self.prefix, [letter.entry for letter in page.letters])
+            first = page.following
+        return done
+
+    def _page_flow(self, wanted: LetterFilter, first: str, *, newest_first: bool) -> Flow[Page]:
+        """Read one page of dead letters and keep what the filter lets through."""
+        read: Letters = yield calls.letters(
+            self.prefix,
+            first,
+            wanted.last_entry(newest_first=newest_first),
+            LETTERS_PER_PAGE,
+            newest_first=newest_first,
+            decode=letters_decoder(conf.get_config(self.name).codec),
+        )
+        following = f"({read.letters[-1].entry}" if len(read.letters) == LETTERS_PER_PAGE else ""
+        return Page(
+            read.total, [one for one in read.letters if wanted.lets_through(one)], following
+        )
+
+
+class Page(NamedTuple):
+    """What a filter leaves of one page of dead letters."""
+
+    total: int
+    letters: list[DeadLetter]
+    following: str
+    """Where the next page begins; empty after the last."""

@@ -232,19 +232,77 @@ def recover(prefix: str, worker_id: str, *, after_token: int, cursor: str = "0")
 
 def pause(prefix: str, group: str, why: str) -> Call[bool]:
     """Hold a group; False when it was held already."""
-    arguments = (group, shortened(why))
+    arguments = (_sent(group), shortened(why))
     return Call("pause", prefix, arguments, _decode_done, repeatable=True)
 
 
 def resume(prefix: str, group: str) -> Call[bool]:
     """Let a paused or halted group go on; False when it was not held."""
-    return Call("resume", prefix, (group,), _decode_done, repeatable=True)
+    return Call("resume", prefix, (_sent(group),), _decode_done, repeatable=True)
 
 
 def skip(prefix: str, group: str, message_id: str) -> Call[str]:
     """Set the head aside; the result is the script's word: ok, leased or moved."""
-    arguments = (group, message_id)
+    arguments = (_sent(group), _sent(message_id))
     return Call("skip", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+
+
+def set_tier(prefix: str, group: str, tier: int) -> Call[bool]:
+    """Move a group into another tier, backlog and all; False when it has no messages."""
+    return Call("set_tier", prefix, (_sent(group), tier), _decode_done, repeatable=True)
+
+
+def release(prefix: str, group: str) -> Call[bool]:
+    """End a group's lease; False when nobody holds it."""
+    return Call("release", prefix, (_sent(group),), _decode_done, repeatable=True)
+
+
+class Purged(NamedTuple):
+    """What a purge threw away."""
+
+    groups: int
+    messages: int
+
+
+def purge(prefix: str, groups: Sequence[str]) -> Call[Purged]:
+    """Throw the messages of up to 100 groups away, leased ones too."""
+    arguments: list[Argument] = [len(groups), *map(_sent, groups)]
+    return Call("purge", prefix, arguments, lambda reply: Purged(*reply), repeatable=True)
+
+
+def letters(
+    prefix: str,
+    first: str,
+    last: str,
+    limit: int,
+    *,
+    newest_first: bool,
+    decode: Callable[[Reply], T],
+) -> Call[T]:
+    """Read dead letters between two entry ids; decoded by core.views."""
+    order = "newest" if newest_first else "oldest"
+    return Call("letters", prefix, (first, last, limit, order), decode, repeatable=True)
+
+
+def redrive(prefix: str, entries: Sequence[str], *, to_tail: bool = False) -> Call[int]:
+    """Put up to 100 dead letters back, given oldest first; the result counts them."""
+    arguments: list[Argument] = ["tail" if to_tail else "front", len(entries), *entries]
+    return Call("redrive", prefix, arguments, _decode_count, repeatable=True)
+
+
+def drop(prefix: str, entries: Sequence[str]) -> Call[int]:
+    """Throw up to 500 dead letters away; the result counts them."""
+    return Call("drop", prefix, (len(entries), *entries), _decode_count, repeatable=True)
+
+
+def peek(prefix: str, group: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
+    """Read a group's messages from index `start` on; decoded by core.views."""
+    return Call("peek", prefix, (_sent(group), start, limit), decode, repeatable=True)
+
+
+def explain(prefix: str, group: str, decode: Callable[[Reply], T]) -> Call[T]:
+    """Ask for everything about one group; decoded by core.views."""
+    return Call("explain", prefix, (_sent(group),), decode, repeatable=True)
 
 
 class Heartbeat(NamedTuple):
@@ -350,6 +408,10 @@ def _decode_left(lease: Lease) -> Callable[[Reply], int]:
         return int(reply[1])
 
     return decode
+
+
+def _decode_count(reply: Reply) -> int:
+    return int(reply[0])
 
 
 def _decode_done(reply: Reply) -> bool:

@@ -4,32 +4,19 @@
 -- ARGV[1] limit   integer  groups shown per list, 1..200
 -- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen}
 --   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
---   group   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
---            holder, deliveries, failures, error, why held}
+--   group   see includes/group_row.lua
 --   worker  {id, last heartbeat ms, {field, value, …}}
 -- Keeps: nothing is written; at most 2,000 leases are looked at, so that the cost does
 -- not grow with the number of groups.
 --@include open_shard
 --@include read
+--@include group_row
 local HOLDERS_SEEN = 2000
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
 local now = string.format("%.3f", shard.now)
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
-
-local function field(name, group)
-  return redis.call("HGET", prefix .. ":" .. name, group) or ""
-end
-
-local function group_row(group, tier, due)
-  local token = read("GET", prefix .. ":lock:" .. group) or ""
-  local head = read("LINDEX", prefix .. ":q:" .. group, 0) or ""
-  return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
-    token, token ~= "" and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
-    token ~= "" and field("holders", group) or "", field("attempts", group), field("failures", group),
-    field("errors", group), field("paused", group) }
-end
 
 -- Leases first: how many per tier, and the rows of those that have run longest.
 local leased, leased_held, is_leased, rows, cursor, seen = {}, {}, {}, {}, "0", 0
@@ -53,7 +40,7 @@ until cursor == "0" or seen >= HOLDERS_SEEN
 table.sort(rows, function(a, b) return a[1] < b[1] end)
 local leased_rows = {}
 for index = 1, math.min(limit, #rows) do
-  leased_rows[index] = group_row(rows[index][2], rows[index][3], rows[index][4])
+  leased_rows[index] = group_row(shard, rows[index][2], rows[index][3], rows[index][4])
 end
 
 local tiers, waiting, parked, held = {}, {}, {}, {}
@@ -65,7 +52,7 @@ local function collect(into, tier, from, to, among)
   for index = 1, #found, 2 do
     if taken == limit then break end
     if not is_leased[found[index]] then
-      table.insert(into, group_row(found[index], tier, found[index + 1]))
+      table.insert(into, group_row(shard, found[index], tier, found[index + 1]))
       taken = taken + 1
     end
   end
@@ -88,7 +75,7 @@ if shard.size.paused > 0 then
   local page = redis.call("HSCAN", prefix .. ":paused", "0", "COUNT", limit)[2]
   for index = 1, math.min(#page, limit * 2), 2 do
     local tier = redis.call("HGET", prefix .. ":prio", page[index]) or "0"
-    table.insert(held, group_row(page[index], tier,
+    table.insert(held, group_row(shard, page[index], tier,
       redis.call("ZSCORE", prefix .. ":ready:" .. tier, page[index]) or ""))
   end
 end

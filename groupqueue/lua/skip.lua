@@ -12,6 +12,7 @@
 --@include tally
 --@include dead_letter
 --@include forget_heads
+--@include end_halt
 --@include place_groups
 --@include hint
 --@include read
@@ -23,20 +24,11 @@ local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
 
 local tier = tier_of(shard, group)
-local why = shard.size.paused > 0 and redis.call("HGET", prefix .. ":paused", group)
 local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":errors", group)
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
 redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
--- A halt is about the head that is gone; an operator's pause stays.
-if why and string.sub(why, 1, 6) == "halted" then
-  local paused = string.match(why, "\n(.*)")
-  if paused then
-    redis.call("HSET", prefix .. ":paused", group, paused)
-  else
-    redis.call("HDEL", prefix .. ":paused", group)
-  end
-end
+end_halt(shard, group)
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")

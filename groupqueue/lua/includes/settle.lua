@@ -9,6 +9,7 @@
 --@include score
 --@include tally
 --@include read
+--@include uncount
 --@include tier_of
 --@include forget_heads
 --@include end_leases
@@ -29,10 +30,7 @@ function outcomes.retry(shard, s)
 end
 
 function outcomes.release(shard, s)
-  -- The delivery did not count: the next one gets the number of this one.
-  if redis.call("HINCRBY", shard.prefix .. ":attempts", s.group, -1) <= 0 then
-    redis.call("HDEL", shard.prefix .. ":attempts", s.group)
-  end
+  uncount(shard, s.group)
   return 0, s.now + tonumber(s.value)
 end
 

@@ -1,0 +1,209 @@
+"""What people are shown of single groups, messages and dead letters, as named values."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from groupqueue.core.codec import Codec, Content
+from groupqueue.core.messages import moment, split_element
+from groupqueue.core.snapshot import GroupView, group_view, text
+from groupqueue.exceptions import CorruptMessage, InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """One message as it lies in the queue."""
+
+    id: str
+    topic: str
+    """Empty when the bytes cannot be decoded."""
+    payload: Any = field(repr=False)
+    headers: Mapping[str, Any] = field(repr=False)
+    published_at: datetime.datetime
+    size_bytes: int
+
+
+class Peeked(NamedTuple):
+    """Some of a group's messages."""
+
+    depth: int
+    """How many messages the group has."""
+    messages: tuple[StoredMessage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message set aside, with what was known of it then."""
+
+    entry: str
+    """The id to redrive or drop it by; its first part is the ms at which it was set aside."""
+    group: str
+    tier: int
+    reason: str
+    error: str
+    deliveries: int
+    failures: int
+    died_at: datetime.datetime
+    message: StoredMessage
+
+
+class Letters(NamedTuple):
+    """Some of the dead letters."""
+
+    total: int
+    """How many there are in all."""
+    letters: tuple[DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Which dead letters are meant; what is left out lets all through."""
+
+    entries: Collection[str] = ()
+    group: str | None = None
+    topic: str | None = None
+    reason: str | None = None
+    since: datetime.datetime | None = None
+    """Set aside at or after this moment; aware."""
+    until: datetime.datetime | None = None
+    """Set aside before this moment; aware."""
+
+    def lets_through(self, letter: DeadLetter) -> bool:
+        """Say whether a letter is meant."""
+        return (
+            (not self.entries or letter.entry in self.entries)
+            and self.group in (None, letter.group)
+            and self.topic in (None, letter.message.topic)
+            and self.reason in (None, letter.reason)
+        )
+
+    def first_entry(self, *, newest_first: bool) -> str:
+        """Return the entry id at which reading begins."""
+        return self._newest() if newest_first else self._oldest()
+
+    def last_entry(self, *, newest_first: bool) -> str:
+        """Return the entry id at which reading ends."""
+        return self._oldest() if newest_first else self._newest()
+
+    def _oldest(self) -> str:
+        if self.entries:
+            return min(self.entries, key=entry_order)
+        return "-" if self.since is None else f"{math.ceil(self.since.timestamp() * 1000)}-0"
+
+    def _newest(self) -> str:
+        if self.entries:
+            return max(self.entries, key=entry_order)
+        return "+" if self.until is None else f"({math.ceil(self.until.timestamp() * 1000)}-0"
+
+
+EVERY_LETTER = LetterFilter()
+
+
+def entry_order(entry: str) -> tuple[int, int]:
+    """Return the key by which entry ids sort in time; raises InvalidArgument for what is none."""
+    moment_ms, _, number = entry.partition("-")
+    if not moment_ms.isdecimal() or not number.isdecimal():
+        raise InvalidArgument(f"{entry!r} is no dead letter's entry id, such as 1796007627120-0")
+    return int(moment_ms), int(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a group is where it is."""
+
+    group: GroupView
+    reason: str
+    """One sentence for people."""
+    groups_ahead: int
+    """Due groups that have waited longer, in all tiers; 0 unless the group is due."""
+    groups_above: int
+    """Due groups in higher tiers; 0 unless the group is due."""
+    leased_since: datetime.datetime | None
+    holder: Mapping[str, str]
+    """What the holder says of itself: host, pid, name…; empty when nobody holds it."""
+
+
+def peeked_decoder(codec: Codec) -> Callable[[Any], Peeked]:
+    """Return the decoder of a `peek` reply."""
+    return lambda reply: Peeked(
+        reply[0], tuple(stored_message(element, codec) for element in reply[1])
+    )
+
+
+def letters_decoder(codec: Codec) -> Callable[[Any], Letters]:
+    """Return the decoder of a `letters` reply."""
+    return lambda reply: Letters(
+        reply[0], tuple(_letter(entry, pairs, codec) for entry, pairs in reply[1])
+    )
+
+
+def explanation(reply: Any) -> Explanation:
+    """Decode an `explain` reply."""
+    now_ms, row, (ahead, above), pairs = reply
+    view = group_view(row, now_ms)
+    return Explanation(
+        group=view,
+        reason=_reason(view),
+        groups_ahead=ahead,
+        groups_above=above,
+        # A token is the server's clock in µs when the lease was given, or a little later.
+        leased_since=None if view.token is None else moment(view.token // 1000),
+        holder={
+            text(name): text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+        },
+    )
+
+
+def stored_message(element: bytes, codec: Codec) -> StoredMessage:
+    """Return what an element holds; undecodable bytes have no topic."""
+    identifier, published_ms, _, body = split_element(element)
+    try:
+        content = codec.decode(body)
+    except CorruptMessage:
+        content = Content("", None, {})
+    return StoredMessage(
+        id=identifier,
+        topic=content.topic,
+        payload=content.payload,
+        headers=content.headers,
+        published_at=moment(published_ms),
+        size_bytes=len(body),
+    )
+
+
+def _letter(entry: bytes, pairs: list[bytes], codec: Codec) -> DeadLetter:
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    identifier = text(entry)
+    return DeadLetter(
+        entry=identifier,
+        group=fields[b"group"].decode(errors="surrogateescape"),
+        tier=int(fields[b"tier"]),
+        reason=text(fields[b"reason"]),
+        error=text(fields[b"error"]),
+        deliveries=int(fields[b"deliveries"]),
+        failures=int(fields[b"failures"]),
+        died_at=moment(int(identifier.partition("-")[0])),
+        message=stored_message(fields[b"element"], codec),
+    )
+
+
+def _reason(view: GroupView) -> str:
+    if view.depth == 0:
+        held = "; it is paused: what is published to it will wait" if view.held_since else ""
+        return f"the group has no messages{held}"
+    match view.state:
+        case "leased":
+            return f"{view.holder or 'somebody'} handles its head"
+        case "halted":
+            return f"its head was given up ({view.held_reason}): resume the group or skip the head"
+        case "paused":
+            return "an operator paused it" + (f": {view.held_reason}" if view.held_reason else "")
+        case "parked":
+            failed = f" after {view.failures} failures" if view.failures else ""
+            return f"it waits until its head is due{failed}"
+        case "due":
+            return "it waits for a worker"
