@@ -62,6 +62,31 @@ class PartlyPublished(GroupQueueError):
         self.published_ids = list(published_ids)
 
 
+class DedupConflict(InvalidMessage):
+    """The dedup key was used for other content within its window; nothing was stored."""
+
+    def __init__(self, dedup_key: str, first_id: str) -> None:
+        super().__init__(
+            f"the dedup key {dedup_key!r} stands for message {first_id}, whose content or group "
+            "is another; nothing was stored"
+        )
+        self.dedup_key = dedup_key
+        self.first_id = first_id
+
+
+class GroupFull(GroupQueueError):
+    """The group has MAX_GROUP_DEPTH messages waiting; nothing of the call was stored."""
+
+    def __init__(self, group: str, depth: int, limit: int) -> None:
+        super().__init__(
+            f"group {group!r} has {depth} messages waiting and may have {limit} "
+            "(MAX_GROUP_DEPTH); nothing of the call was stored"
+        )
+        self.group = group
+        self.depth = depth
+        self.limit = limit
+
+
 class InvalidArgument(GroupQueueError, ValueError):
     """An argument is out of range; nothing was changed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -10,20 +11,23 @@ from groupqueue import conf
 from groupqueue.core import calls
 from groupqueue.core.keys import shard_prefix
 from groupqueue.core.messages import checked_group, checked_tier
+from groupqueue.core.options import due_text
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
 from groupqueue.core.views import (
     EVERY_LETTER,
+    Agenda,
     DeadLetter,
     Explanation,
     LetterFilter,
     Letters,
     Peeked,
+    agenda_decoder,
     entry_order,
     explanation,
     letters_decoder,
     peeked_decoder,
 )
-from groupqueue.exceptions import ServerUnavailable
+from groupqueue.exceptions import InvalidArgument, ServerUnavailable
 from groupqueue.transport import connections
 
 T = TypeVar("T")
@@ -105,6 +109,45 @@ class Queue:
     async def askip(self, group: str, message_id: str) -> str:
         """See `skip`."""
         return await self._aperform(self._skip_call(group, message_id))
+
+    def scheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
+        """Return messages that are not due yet, soonest first, and how many there are."""
+        return self._perform(self._agenda_call(start, limit))
+
+    async def ascheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
+        """See `scheduled`."""
+        return await self._aperform(self._agenda_call(start, limit))
+
+    def cancel(self, message_id: str) -> bool:
+        """Take a scheduled message back; False when it is due, done or unknown.
+
+        Raises InvalidArgument for a held one more than 1,000 messages deep in its group.
+        """
+        return _cancelled(self._perform(calls.cancel(self.prefix, message_id)), message_id)
+
+    async def acancel(self, message_id: str) -> bool:
+        """See `cancel`."""
+        return _cancelled(await self._aperform(calls.cancel(self.prefix, message_id)), message_id)
+
+    def reschedule(
+        self,
+        message_id: str,
+        *,
+        delay: float | datetime.timedelta | None = None,
+        eta: datetime.datetime | None = None,
+    ) -> bool:
+        """Change when a scheduled message is due; False when it is not scheduled."""
+        return self._perform(self._reschedule_call(message_id, delay, eta))
+
+    async def areschedule(
+        self,
+        message_id: str,
+        *,
+        delay: float | datetime.timedelta | None = None,
+        eta: datetime.datetime | None = None,
+    ) -> bool:
+        """See `reschedule`."""
+        return await self._aperform(self._reschedule_call(message_id, delay, eta))
 
     def set_tier(self, group: str, tier: int) -> bool:
         """Move a group into a tier (0 to 4, clamped), its backlog included, at once.
@@ -239,6 +282,20 @@ class Queue:
         bounded = min(max(limit, 1), LONGEST_LIST)
         return calls.peek(self.prefix, checked_group(group), max(start, 0), bounded, decode)
 
+    def _agenda_call(self, start: int, limit: int) -> calls.Call[Agenda]:
+        decode = agenda_decoder(conf.get_config(self.name).codec)
+        bounded = min(max(limit, 1), LONGEST_LIST)
+        return calls.agenda(self.prefix, max(start, 0), bounded, decode)
+
+    def _reschedule_call(
+        self,
+        message_id: str,
+        delay: float | datetime.timedelta | None,
+        eta: datetime.datetime | None,
+    ) -> calls.Call[bool]:
+        due = due_text(delay, eta, aware_only=conf.is_aware())
+        return calls.reschedule(self.prefix, message_id, due)
+
     def _dead_letters_flow(self, wanted: LetterFilter, limit: int) -> Flow[Letters]:
         found: list[DeadLetter] = []
         total, first = 0, wanted.first_entry(newest_first=True)
@@ -292,3 +349,9 @@ class Page(NamedTuple):
     letters: list[DeadLetter]
     following: str
     """Where the next page begins; empty after the last."""
+
+
+def _cancelled(word: str, message_id: str) -> bool:
+    if word == "too deep":
+        raise InvalidArgument(f"message {message_id} is held too deep in its group to be found")
+    return word == "ok"

@@ -51,6 +51,27 @@ class DeadLetter:
     message: StoredMessage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A message that is not due yet."""
+
+    id: str
+    group: str
+    due_at: datetime.datetime
+    is_held: bool
+    """Whether it lies in its group already and holds it until it is due."""
+    message: StoredMessage | None
+    """None for a held one: see the group."""
+
+
+class Agenda(NamedTuple):
+    """Some of the scheduled messages."""
+
+    total: int
+    """How many there are in all."""
+    messages: tuple[Scheduled, ...]
+
+
 class Letters(NamedTuple):
     """Some of the dead letters."""
 
@@ -141,6 +162,11 @@ def letters_decoder(codec: Codec) -> Callable[[Any], Letters]:
     )
 
 
+def agenda_decoder(codec: Codec) -> Callable[[Any], Agenda]:
+    """Return the decoder of an `agenda` reply."""
+    return lambda reply: Agenda(reply[0], tuple(_scheduled(row, codec) for row in reply[1]))
+
+
 def explanation(reply: Any) -> Explanation:
     """Decode an `explain` reply."""
     now_ms, row, (ahead, above), pairs = reply
@@ -172,6 +198,19 @@ def stored_message(element: bytes, codec: Codec) -> StoredMessage:
         headers=content.headers,
         published_at=moment(published_ms),
         size_bytes=len(body),
+    )
+
+
+def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
+    identifier, due, noted = row
+    is_held = not noted.startswith(b"M")
+    ends_at = 6 + (0 if is_held else int(noted[2:6]))
+    return Scheduled(
+        id=text(identifier),
+        group=(noted[1:] if is_held else noted[6:ends_at]).decode(errors="surrogateescape"),
+        due_at=moment(int(float(due))),
+        is_held=is_held,
+        message=None if is_held else stored_message(noted[ends_at:], codec),
     )
 
 

@@ -15,7 +15,7 @@
 --@include hint
 --@include read
 --@include uncount
-local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, found, released = shard.prefix, {}, 0
 local page = redis.call("HSCAN", prefix .. ":holders", ARGV[3], "COUNT", "400")

@@ -12,7 +12,7 @@
 --@include uncount
 --@include end_leases
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 local token = read("GET", prefix .. ":lock:" .. group)

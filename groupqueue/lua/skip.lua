@@ -17,7 +17,7 @@
 --@include hint
 --@include read
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "backlog",
-  "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "stats", "minute", "wake", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
 local head = read("LINDEX", prefix .. ":q:" .. group, 0)

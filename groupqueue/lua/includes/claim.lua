@@ -9,6 +9,8 @@
 --@include digits
 --@include tally
 --@include mend
+--@include drop_expired
+local NEVER = "0000000000000"
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
 
 -- Returns a function that picks the next due group: group, tier; and the queues it reads.
@@ -60,13 +62,19 @@ local function picker(shard, request)
   return pick, wait_ms
 end
 
--- Leases a group if it can be leased; returns its row, or nil when it had to be mended.
+-- Leases a group if it can be leased; returns its row, or nil when it had to be mended
+-- or its messages had expired.
 local function lease(shard, request, group, tier, token)
   local prefix = shard.prefix
   local element = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
     mend(shard, group, tier, element)
+    return nil
+  end
+  local expires = string.sub(element, 46, 58)
+  if expires ~= NEVER and tonumber(expires) and tonumber(expires) <= shard.now_ms then
+    drop_expired(shard, group, tier)
     return nil
   end
   local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)

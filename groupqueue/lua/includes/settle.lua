@@ -69,6 +69,7 @@ local function checked(shard, settlements)
       head = read("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
       words[number * 2 - 1] = "moved"
     end
+    if s.outcome == "dead" then read("XLEN", shard.prefix .. ":dead") end
     if head and string.sub(head, 1, 32) == s.id then
       seen[s.group] = true
       s.number = number
