@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Generator
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from groupqueue import conf
 from groupqueue.core import calls
+from groupqueue.core.codec import Codec
 from groupqueue.core.keys import shard_prefix
+from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
 from groupqueue.core.messages import checked_group, checked_tier
 from groupqueue.core.options import due_text
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
 from groupqueue.core.views import (
     EVERY_LETTER,
     Agenda,
-    DeadLetter,
     Explanation,
     LetterFilter,
     Letters,
     Peeked,
     agenda_decoder,
-    entry_order,
     explanation,
-    letters_decoder,
     peeked_decoder,
 )
 from groupqueue.exceptions import InvalidArgument, ServerUnavailable
@@ -32,11 +30,7 @@ from groupqueue.transport import connections
 
 T = TypeVar("T")
 
-# What one operation asks for, call by call; it is sent each reply, decoded.
-Flow = Generator[calls.Call[Any], Any, T]
-
 LONGEST_LIST = 200
-LETTERS_PER_PAGE = 100
 IMPATIENT_SECONDS = 2.0
 
 
@@ -209,7 +203,9 @@ class Queue:
         """Put dead letters back in front of their groups, in their old order; return how many.
 
         Behind a running lease; with fresh attempts. `to_tail` puts them behind what waits.
-        Done in steps of 100: what dies meanwhile is left alone.
+        The letters of a group go back at once. More than 100 of one group take several
+        steps, during which it is paused, unless it is held already; should they break off,
+        it stays paused. What dies meanwhile is left alone.
         """
         return self._run(self._redrive_flow(wanted, to_tail=to_tail))
 
@@ -278,12 +274,12 @@ class Queue:
         return calls.set_tier(self.prefix, checked_group(group), checked_tier(tier))
 
     def _peek_call(self, group: str, start: int, limit: int) -> calls.Call[Peeked]:
-        decode = peeked_decoder(conf.get_config(self.name).codec)
+        decode = peeked_decoder(self._codec)
         bounded = min(max(limit, 1), LONGEST_LIST)
         return calls.peek(self.prefix, checked_group(group), max(start, 0), bounded, decode)
 
     def _agenda_call(self, start: int, limit: int) -> calls.Call[Agenda]:
-        decode = agenda_decoder(conf.get_config(self.name).codec)
+        decode = agenda_decoder(self._codec)
         bounded = min(max(limit, 1), LONGEST_LIST)
         return calls.agenda(self.prefix, max(start, 0), bounded, decode)
 
@@ -297,58 +293,17 @@ class Queue:
         return calls.reschedule(self.prefix, message_id, due)
 
     def _dead_letters_flow(self, wanted: LetterFilter, limit: int) -> Flow[Letters]:
-        found: list[DeadLetter] = []
-        total, first = 0, wanted.first_entry(newest_first=True)
-        while first and len(found) < limit:
-            page = yield from self._page_flow(wanted, first, newest_first=True)
-            found += page.letters
-            total, first = page.total, page.following
-        return Letters(total, tuple(found[:limit]))
+        return read_letters(self.prefix, self._codec, wanted, max(limit, 1))
 
     def _redrive_flow(self, wanted: LetterFilter, *, to_tail: bool) -> Flow[int]:
-        # To the front the newest go first, so that in the end the oldest are foremost.
-        newest_first = not to_tail
-        done, first = 0, wanted.first_entry(newest_first=newest_first)
-        while first:
-            page = yield from self._page_flow(wanted, first, newest_first=newest_first)
-            entries = sorted((letter.entry for letter in page.letters), key=entry_order)
-            if entries:
-                done += yield calls.redrive(self.prefix, entries, to_tail=to_tail)
-            first = page.following
-        return done
+        return redrive_letters(self.prefix, self._codec, wanted, to_tail=to_tail)
 
     def _drop_flow(self, wanted: LetterFilter) -> Flow[int]:
-        done, first = 0, wanted.first_entry(newest_first=False)
-        while first:
-            page = yield from self._page_flow(wanted, first, newest_first=False)
-            if page.letters:
-                done += yield calls.drop(self.prefix, [letter.entry for letter in page.letters])
-            first = page.following
-        return done
+        return drop_letters(self.prefix, self._codec, wanted)
 
-    def _page_flow(self, wanted: LetterFilter, first: str, *, newest_first: bool) -> Flow[Page]:
-        """Read one page of dead letters and keep what the filter lets through."""
-        read: Letters = yield calls.letters(
-            self.prefix,
-            first,
-            wanted.last_entry(newest_first=newest_first),
-            LETTERS_PER_PAGE,
-            newest_first=newest_first,
-            decode=letters_decoder(conf.get_config(self.name).codec),
-        )
-        following = f"({read.letters[-1].entry}" if len(read.letters) == LETTERS_PER_PAGE else ""
-        return Page(
-            read.total, [one for one in read.letters if wanted.lets_through(one)], following
-        )
-
-
-class Page(NamedTuple):
-    """What a filter leaves of one page of dead letters."""
-
-    total: int
-    letters: list[DeadLetter]
-    following: str
-    """Where the next page begins; empty after the last."""
+    @property
+    def _codec(self) -> Codec:
+        return conf.get_config(self.name).codec
 
 
 def _cancelled(word: str, message_id: str) -> bool:

@@ -79,19 +79,23 @@ class Snapshot:
     parked: tuple[GroupView, ...]
     """Soonest due first."""
     held: tuple[GroupView, ...]
-    """Paused and halted groups."""
+    """Halted groups, then paused ones."""
     workers: tuple[WorkerView, ...]
     counters: Mapping[str, int]
-    """published, delivered, acked, retried, released, dead, halted: totals."""
+    """What was published, delivered, acked, and so on: totals, by the names of `stats`."""
     leases_counted_fully: bool
     """False when there were more leases than one snapshot looks at."""
+    halted: int
+    """Groups that are halted; among the first 2,000 that are held."""
+    dead_letters: int
+    """Messages set aside that are still kept."""
 
 
 def snapshot_decoder(limit: int) -> Any:
     """Return the decoder of an `inspect` reply that keeps `limit` groups per list."""
 
     def decode(reply: list[Any]) -> Snapshot:
-        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen = reply
+        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen, halted, dead = reply
         due = [group_view(row, now_ms) for row in waiting]
         later = [group_view(row, now_ms) for row in parked]
         return Snapshot(
@@ -107,6 +111,8 @@ def snapshot_decoder(limit: int) -> Any:
                 for name, value in zip(counters[::2], counters[1::2], strict=True)
             },
             leases_counted_fully=seen < MOST_LEASES_SEEN,
+            halted=halted,
+            dead_letters=dead,
         )
 
     return decode

@@ -6,11 +6,11 @@ import datetime
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from groupqueue.core.codec import Codec, Content
 from groupqueue.core.messages import moment, split_element
-from groupqueue.core.snapshot import GroupView, group_view, text
+from groupqueue.core.snapshot import GroupState, GroupView, group_view, text
 from groupqueue.exceptions import CorruptMessage, InvalidArgument
 
 
@@ -93,6 +93,11 @@ class LetterFilter:
     until: datetime.datetime | None = None
     """Set aside before this moment; aware."""
 
+    def __post_init__(self) -> None:
+        for moment_ in (self.since, self.until):
+            if moment_ is not None and moment_.tzinfo is None:
+                raise InvalidArgument(f"since and until must be aware datetimes, not {moment_!r}")
+
     def lets_through(self, letter: DeadLetter) -> bool:
         """Say whether a letter is meant."""
         return (
@@ -100,25 +105,23 @@ class LetterFilter:
             and self.group in (None, letter.group)
             and self.topic in (None, letter.message.topic)
             and self.reason in (None, letter.reason)
+            and (self.since is None or self.since <= letter.died_at)
+            and (self.until is None or letter.died_at < self.until)
         )
 
-    def first_entry(self, *, newest_first: bool) -> str:
-        """Return the entry id at which reading begins."""
-        return self._newest() if newest_first else self._oldest()
+    @property
+    def is_about_time(self) -> bool:
+        """Whether all letters between two moments are meant."""
+        return not self.entries and (self.group, self.topic, self.reason) == (None, None, None)
 
-    def last_entry(self, *, newest_first: bool) -> str:
-        """Return the entry id at which reading ends."""
-        return self._oldest() if newest_first else self._newest()
-
-    def _oldest(self) -> str:
+    def stretches(self, *, newest_first: bool) -> list[tuple[str, str]]:
+        """Return first and last entry id of each stretch to read, in reading order."""
         if self.entries:
-            return min(self.entries, key=entry_order)
-        return "-" if self.since is None else f"{math.ceil(self.since.timestamp() * 1000)}-0"
-
-    def _newest(self) -> str:
-        if self.entries:
-            return max(self.entries, key=entry_order)
-        return "+" if self.until is None else f"({math.ceil(self.until.timestamp() * 1000)}-0"
+            entries = sorted(set(self.entries), key=entry_order, reverse=newest_first)
+            return [(entry, entry) for entry in entries]
+        oldest = "-" if self.since is None else f"{_milliseconds(self.since)}-0"
+        newest = "+" if self.until is None else f"({_milliseconds(self.until)}-0"
+        return [(newest, oldest) if newest_first else (oldest, newest)]
 
 
 EVERY_LETTER = LetterFilter()
@@ -127,7 +130,7 @@ EVERY_LETTER = LetterFilter()
 def entry_order(entry: str) -> tuple[int, int]:
     """Return the key by which entry ids sort in time; raises InvalidArgument for what is none."""
     moment_ms, _, number = entry.partition("-")
-    if not moment_ms.isdecimal() or not number.isdecimal():
+    if not (entry.isascii() and moment_ms.isdecimal() and number.isdecimal()):
         raise InvalidArgument(f"{entry!r} is no dead letter's entry id, such as 1796007627120-0")
     return int(moment_ms), int(number)
 
@@ -137,6 +140,8 @@ class Explanation:
     """Why a group is where it is."""
 
     group: GroupView
+    state: GroupState | Literal["empty"]
+    """As the group's, but for a group without messages that nobody holds."""
     reason: str
     """One sentence for people."""
     groups_ahead: int
@@ -173,6 +178,7 @@ def explanation(reply: Any) -> Explanation:
     view = group_view(row, now_ms)
     return Explanation(
         group=view,
+        state="empty" if view.depth == 0 and view.held_since is None else view.state,
         reason=_reason(view),
         groups_ahead=ahead,
         groups_above=above,
@@ -215,19 +221,28 @@ def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
 
 
 def _letter(entry: bytes, pairs: list[bytes], codec: Codec) -> DeadLetter:
+    # Somebody else may have written into the stream: what is missing is empty.
     fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
     identifier = text(entry)
     return DeadLetter(
         entry=identifier,
-        group=fields[b"group"].decode(errors="surrogateescape"),
-        tier=int(fields[b"tier"]),
-        reason=text(fields[b"reason"]),
-        error=text(fields[b"error"]),
-        deliveries=int(fields[b"deliveries"]),
-        failures=int(fields[b"failures"]),
+        group=fields.get(b"group", b"").decode(errors="surrogateescape"),
+        tier=_whole_number(fields.get(b"tier")),
+        reason=text(fields.get(b"reason", b"")),
+        error=text(fields.get(b"error", b"")),
+        deliveries=_whole_number(fields.get(b"deliveries")),
+        failures=_whole_number(fields.get(b"failures")),
         died_at=moment(int(identifier.partition("-")[0])),
-        message=stored_message(fields[b"element"], codec),
+        message=stored_message(fields.get(b"element", b""), codec),
     )
+
+
+def _whole_number(digits: bytes | None) -> int:
+    return int(digits) if digits and digits.isdigit() else 0
+
+
+def _milliseconds(when: datetime.datetime) -> int:
+    return max(0, math.ceil(when.timestamp() * 1000))
 
 
 def _reason(view: GroupView) -> str:
@@ -236,13 +251,15 @@ def _reason(view: GroupView) -> str:
         return f"the group has no messages{held}"
     match view.state:
         case "leased":
-            return f"{view.holder or 'somebody'} handles its head"
+            held = "; then it is paused" if view.held_since else ""
+            return f"{view.holder or 'somebody'} handles its head{held}"
         case "halted":
             return f"its head was given up ({view.held_reason}): resume the group or skip the head"
         case "paused":
             return "an operator paused it" + (f": {view.held_reason}" if view.held_reason else "")
         case "parked":
-            failed = f" after {view.failures} failures" if view.failures else ""
+            times = "1 failure" if view.failures == 1 else f"{view.failures} failures"
+            failed = f" after {times}" if view.failures else ""
             return f"it waits until its head is due{failed}"
         case "due":
             return "it waits for a worker"

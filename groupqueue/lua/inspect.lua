@@ -2,18 +2,19 @@
 -- FLAGS no-writes
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] limit   integer  groups shown per list, 1..200
--- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen}
+-- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen,
+--   halted groups, dead letters}
 --   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
 --   group   see includes/group_row.lua
 --   worker  {id, last heartbeat ms, {field, value, …}}
--- Keeps: nothing is written; at most 2,000 leases are looked at, so that the cost does
--- not grow with the number of groups.
+-- Keeps: nothing is written; at most 2,000 leases and as many held groups are looked at,
+-- so that the cost does not grow with the number of groups.
 --@include open_shard
 --@include read
 --@include group_row
-local HOLDERS_SEEN = 2000
+local MOST_SEEN = 2000
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "backlog", "stats", "workers", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
 local now = string.format("%.3f", shard.now)
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
@@ -36,7 +37,7 @@ repeat
       table.insert(rows, { tonumber(token), group, tier, due })
     end
   end
-until cursor == "0" or seen >= HOLDERS_SEEN
+until cursor == "0" or seen >= MOST_SEEN
 table.sort(rows, function(a, b) return a[1] < b[1] end)
 local leased_rows = {}
 for index = 1, math.min(limit, #rows) do
@@ -70,14 +71,23 @@ for tier = 4, 0, -1 do
     oldest and math.max(0, math.floor(shard.now - oldest)) or 0 })
 end
 
--- Held groups come from `paused`: one without messages is in no ready set.
-if shard.size.paused > 0 then
-  local page = redis.call("HSCAN", prefix .. ":paused", "0", "COUNT", limit)[2]
-  for index = 1, math.min(#page, limit * 2), 2 do
-    local tier = redis.call("HGET", prefix .. ":prio", page[index]) or "0"
-    table.insert(held, group_row(shard, page[index], tier,
-      redis.call("ZSCORE", prefix .. ":ready:" .. tier, page[index]) or ""))
+-- Held groups come from `paused`: one without messages is in no ready set. Halted ones
+-- need somebody, so they are shown first.
+local halted, paused = {}, {}
+cursor = "0"
+repeat
+  local page = redis.call("HSCAN", prefix .. ":paused", cursor, "COUNT", "500")
+  cursor = page[1]
+  for index = 1, #page[2], 2 do
+    local is_halted = string.sub(page[2][index + 1], 1, 6) == "halted"
+    table.insert(is_halted and halted or paused, page[2][index])
   end
+until cursor == "0" or #halted + #paused >= MOST_SEEN
+for index = 1, math.min(limit, #halted + #paused) do
+  local group = halted[index] or paused[index - #halted]
+  local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
+  held[index] = group_row(shard, group, tier,
+    redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or "")
 end
 
 local workers = {}
@@ -87,4 +97,4 @@ for index = 1, #registered, 2 do
     read("HGETALL", prefix .. ":worker:" .. registered[index]) })
 end
 return { shard.now_ms, tiers, waiting, leased_rows, parked, held, workers,
-  redis.call("HGETALL", prefix .. ":stats"), seen }
+  redis.call("HGETALL", prefix .. ":stats"), seen, #halted, shard.size.dead }

@@ -18,6 +18,8 @@
 --@include digits
 --@include tally
 --@include hint
+--@include plan_append
+--@include plan_append
 --@include append
 --@include is_repeated
 --@include note_call

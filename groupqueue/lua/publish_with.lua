@@ -26,6 +26,8 @@
 --@include read
 --@include tally
 --@include hint
+--@include plan_append
+--@include plan_append
 --@include append
 --@include is_repeated
 --@include note_call

@@ -14,13 +14,11 @@
 --@include forget_group
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "minute", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-local prefix, depths, groups, messages = shard.prefix, {}, 0, 0
-for number = 1, tonumber(ARGV[1]) do
-  depths[number] = read("LLEN", prefix .. ":q:" .. ARGV[number + 1])
-end
-for number, depth in ipairs(depths) do
+local prefix, count, groups, messages = shard.prefix, tonumber(ARGV[1]), 0, 0
+for number = 1, count do read("LLEN", prefix .. ":q:" .. ARGV[number + 1]) end
+for number = 1, count do
   local group = ARGV[number + 1]
-  local tier = tier_of(shard, group)
+  local tier, depth = tier_of(shard, group), redis.call("LLEN", prefix .. ":q:" .. group)
   redis.call("UNLINK", prefix .. ":q:" .. group)
   forget_group(shard, group, tier)
   if depth > 0 then

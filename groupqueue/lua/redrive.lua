@@ -3,10 +3,12 @@
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] place   front | tail   before what waits (their original place), or behind it
 -- ARGV[2] count   integer  letters, 1..100
--- then per letter, oldest first: entry
--- Reply {letters put back}; those that are gone already are passed over
--- Keeps: order among the letters of a group; behind a running lease; a halted or paused
--- group stays so; fresh attempts; dedup is bypassed.
+-- then per letter: entry
+-- Reply {letters put back}; those that are gone already, and entries that are no dead
+--   letters, are passed over
+-- Keeps: the order given, oldest first, among the letters of a group; behind a running
+-- lease; a halted or paused group stays so, a due one does not lose its place in line;
+-- fresh attempts; dedup is bypassed.
 --@include open_shard
 --@include digits
 --@include read
@@ -20,14 +22,20 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "p
 local prefix = shard.prefix
 
 -- The letters by group: {group, tier noted, {element, …}, leased}, everything read first.
+local function read_letter(entry)
+  local found, letter = redis.call("XRANGE", prefix .. ":dead", entry, entry)[1], {}
+  for index = 1, found and #found[2] or 0, 2 do letter[found[2][index]] = found[2][index + 1] end
+  local is_whole = letter.group and letter.element and string.match(letter.tier or "", "^[0-4]$")
+  return is_whole and letter
+end
+
 local function gather()
-  local groups, entries = {}, {}
+  local groups, entries, seen = {}, {}, {}
   for number = 1, tonumber(ARGV[2]) do
     local entry = ARGV[number + 2]
-    local found = redis.call("XRANGE", prefix .. ":dead", entry, entry)[1]
-    if found then
-      local letter = {}
-      for index = 1, #found[2], 2 do letter[found[2][index]] = found[2][index + 1] end
+    local letter = not seen[entry] and read_letter(entry)
+    seen[entry] = true
+    if letter then
       local group = groups[letter.group]
       if not group then
         group = { name = letter.group, tier = letter.tier, elements = {} }
@@ -68,9 +76,13 @@ for index, group in ipairs(groups) do
   end
   if not group.is_leased then
     local held = shard.size.paused > 0 and redis.call("HEXISTS", prefix .. ":paused", group.name) == 1
-    local mode = (ARGV[1] == "front" and group.depth > 0) and "XX" or "NX"
-    redis.call("ZADD", prefix .. ":ready:" .. tier, mode,
-      held and "+inf" or score(shard.now - (#groups - index) / 1000), group.name)
+    local due = held and "+inf" or score(shard.now - (#groups - index) / 1000)
+    if ARGV[1] == "front" and group.depth > 0 then
+      -- The new head need not wait for what the former one waits for.
+      redis.call("ZADD", prefix .. ":ready:" .. tier, "XX", "LT", due, group.name)
+    else
+      redis.call("ZADD", prefix .. ":ready:" .. tier, "NX", due, group.name)
+    end
   end
   redis.call("HINCRBY", prefix .. ":backlog", tier, digits(#group.elements))
 end

@@ -33,7 +33,8 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
 
 def decoded(limit: int = 20, **lists: Any) -> Snapshot:
     names = ("tiers", "waiting", "leased", "parked", "held", "workers", "counters")
-    reply = [NOW, *(lists.get(name, []) for name in names), lists.get("seen", 0)]
+    numbers = (lists.get(name, 0) for name in ("seen", "halted", "dead"))
+    reply = [NOW, *(lists.get(name, []) for name in names), *numbers]
     return snapshot_decoder(limit)(reply)
 
 

@@ -4,7 +4,6 @@
 --@include digits
 --@include score
 --@include tier_of
---@include plan_append
 -- Sends a command with values by the thousand, as `unpack` sees no more at once; returns
 -- the sum of the replies.
 local function in_thousands(values, command, key, option)

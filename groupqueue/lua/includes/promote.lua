@@ -3,6 +3,7 @@
 -- Keeps: the cost does not grow with the number of scheduled messages.
 --@include digits
 --@include read
+--@include plan_append
 --@include append
 local MOST_PROMOTED = 100
 
