@@ -184,6 +184,10 @@ def _sealed(config: QueueConfig, message: Outgoing) -> _Sealed:
             f"the message for topic {topic!r} has {len(body)} bytes when encoded; the limit is"
             f" {config.max_payload_bytes}, GROUPQUEUE[{config.name!r}]['MAX_PAYLOAD_BYTES']"
         )
+    content = body
+    if message.dedup_key is not None and message.headers:
+        # A second attempt has trace ids of its own; topic and payload tell a conflict.
+        content = config.codec.encode(topic, message.payload, None)
     options = envelope_options(
         delay=message.delay,
         eta=message.eta,
@@ -191,7 +195,7 @@ def _sealed(config: QueueConfig, message: Outgoing) -> _Sealed:
         dedup_key=message.dedup_key,
         dedup_window=message.dedup_window,
         expires_in=message.expires_in,
-        content=(group, body),
+        content=(group, content),
         default_dedup_window=config.dedup_window,
         aware_only=is_aware(),
     )
@@ -255,12 +259,12 @@ async def _adispatch(
 
 
 def _send(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
-    sent, duplicates = 0, {}
+    sent, duplicates = 0, Duplicates()
     for chunk in _chunks(sealed):
         try:
             left_out = get_transport(queue).publish_envelopes([m.envelope for m in chunk])
         except GroupQueueError as error:
-            _refuse_the_rest(sealed, sent, error)
+            _refuse_the_rest(sealed, sent, duplicates, error)
             raise
         duplicates.update({sent + place: first for place, first in left_out.items()})
         sent += len(chunk)
@@ -270,13 +274,13 @@ def _send(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
 
 
 async def _asend(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
-    sent, duplicates = 0, {}
+    sent, duplicates = 0, Duplicates()
     for chunk in _chunks(sealed):
         try:
             transport = get_async_transport(queue)
             left_out = await transport.publish_envelopes([m.envelope for m in chunk])
         except GroupQueueError as error:
-            _refuse_the_rest(sealed, sent, error)
+            _refuse_the_rest(sealed, sent, duplicates, error)
             raise
         duplicates.update({sent + place: first for place, first in left_out.items()})
         sent += len(chunk)
@@ -285,9 +289,11 @@ async def _asend(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
     return duplicates
 
 
-def _refuse_the_rest(sealed: Sequence[_Sealed], sent: int, error: GroupQueueError) -> None:
+def _refuse_the_rest(
+    sealed: Sequence[_Sealed], sent: int, duplicates: Duplicates, error: GroupQueueError
+) -> None:
     if sent:
-        published_ids = [message.envelope.id for message in sealed[:sent]]
+        published_ids = _ids(sealed[:sent], duplicates)
         raise PartlyPublished(published_ids, len(sealed), error) from error
 
 

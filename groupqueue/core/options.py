@@ -27,8 +27,8 @@ def envelope_options(
 ) -> EnvelopeOptions | None:
     """Return what the options come to; None when there are none.
 
-    `content` is group and body, for telling a duplicate from a conflict. Raises
-    InvalidMessage naming the value.
+    `content` is the group and the encoded topic and payload, for telling a duplicate from
+    a conflict. Raises InvalidMessage naming the value.
     """
     if (delay, eta, dedup_key, dedup_window, expires_in) == (None,) * 5 and not hold:
         return None
@@ -75,14 +75,19 @@ def _due(
         raise InvalidMessage(f"eta must be a datetime, not {eta!r}")
     if aware_only and eta.tzinfo is None:
         raise InvalidMessage(f"eta must be an aware datetime under USE_TZ, not {eta!r}")
-    return str(max(1, round(eta.timestamp() * 1000)))
+    try:
+        return str(max(1, round(eta.timestamp() * 1000)))
+    except (ValueError, OverflowError, OSError) as error:  # a naive one at the calendar's ends
+        raise InvalidMessage(f"eta {eta!r} is not a moment that can be told") from error
 
 
 def _milliseconds(name: str, value: Any, *, least: int) -> int:
     seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else value
     if type(seconds) not in (int, float) or not least <= seconds * 1000 <= LONGEST_DELAY_MS:
-        demand = "0 or more" if least == 0 else "more than 0"
-        raise InvalidMessage(f"{name} must be {demand} seconds, or such a timedelta, not {value!r}")
+        demand = "0" if least == 0 else "0.001"
+        raise InvalidMessage(
+            f"{name} must be from {demand} seconds to 100 years, or such a timedelta, not {value!r}"
+        )
     return round(seconds * 1000)
 
 

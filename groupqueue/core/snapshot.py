@@ -149,7 +149,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         state = "leased"
     elif held:
         state = "halted" if kind == "halted" else "paused"
-    elif due_ms <= now_ms:
+    elif int(due_ms) <= now_ms:  # scores carry µs, the clock here does not
         state = "due"
     return GroupView(
         group=text(group),

@@ -209,8 +209,9 @@ def stored_message(element: bytes, codec: Codec) -> StoredMessage:
 
 def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
     identifier, due, noted = row
-    is_held = not noted.startswith(b"M")
-    ends_at = 6 + (0 if is_held else int(noted[2:6]))
+    is_held = noted.startswith(b"H")
+    # What somebody else wrote is shown as a message that cannot be decoded.
+    ends_at = 6 + (int(noted[2:6]) if noted[2:6].isdigit() else 0)
     return Scheduled(
         id=text(identifier),
         group=(noted[1:] if is_held else noted[6:ends_at]).decode(errors="surrogateescape"),

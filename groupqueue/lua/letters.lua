@@ -9,6 +9,8 @@
 -- Keeps: nothing is written.
 --@include open_shard
 local shard = open_shard(KEYS[1], { "dead" })
-local command = ARGV[4] == "newest" and "XREVRANGE" or "XRANGE"
-return { shard.size.dead,
-  redis.call(command, shard.prefix .. ":dead", ARGV[1], ARGV[2], "COUNT", ARGV[3]) }
+local dead = shard.prefix .. ":dead"
+local found = ARGV[4] == "newest"
+  and redis.call("XREVRANGE", dead, ARGV[1], ARGV[2], "COUNT", ARGV[3])
+  or redis.call("XRANGE", dead, ARGV[1], ARGV[2], "COUNT", ARGV[3])
+return { shard.size.dead, found }

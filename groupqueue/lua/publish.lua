@@ -19,7 +19,6 @@
 --@include tally
 --@include hint
 --@include plan_append
---@include plan_append
 --@include append
 --@include is_repeated
 --@include note_call

@@ -27,7 +27,6 @@
 --@include tally
 --@include hint
 --@include plan_append
---@include plan_append
 --@include append
 --@include is_repeated
 --@include note_call
@@ -64,8 +63,9 @@ local fresh, later, duplicates, groups, by_group = {}, {}, {}, {}, {}
 for number = 0, count - 1 do
   local m = message(number)
   local first, is_other = first_of(m)
+  if is_other and is_again then first = nil end -- it was stored; the key is another's by now
   if first then
-    if is_other and not is_again then return { "conflict", number, first } end
+    if is_other then return { "conflict", number, first } end
     duplicates[#duplicates + 1], duplicates[#duplicates + 2] = number, first
   else
     fresh[#fresh + 1] = m
@@ -94,8 +94,10 @@ for index, group in ipairs(groups) do
   end
 end
 
-local claimable = append(shard, plan)
-local earliest = redis.call("ZRANGE", prefix .. ":scheduled", 0, 0, "WITHSCORES")[2]
+local claimable, earliest, is_sooner = append(shard, plan), nil, false
+if shard.size.scheduled > 0 then
+  earliest = redis.call("ZRANGE", prefix .. ":scheduled", 0, 0, "WITHSCORES")[2]
+end
 for _, m in ipairs(fresh) do
   if m.due then
     -- A held message lies in its group already: only its moment is noted.
@@ -103,7 +105,7 @@ for _, m in ipairs(fresh) do
       ("M" .. m.tier .. string.format("%04d", #m.group) .. m.group .. m.element)
     redis.call("ZADD", prefix .. ":scheduled", digits(m.due), m.id)
     redis.call("HSET", prefix .. ":scheduled:data", m.id, data)
-    if not earliest or m.due < tonumber(earliest) then claimable = math.max(claimable, 1) end
+    is_sooner = is_sooner or not earliest or m.due < tonumber(earliest)
   end
   if m.dedup_key ~= "" then
     redis.call("SET", prefix .. ":dedup:" .. m.dedup_key, m.id .. m.digest, "PX", m.dedup_ms)
@@ -113,5 +115,5 @@ note_call(shard, ARGV[1], ARGV[2])
 tally(shard, "published", #fresh)
 tally(shard, "duplicates", count - #fresh)
 -- Somebody has to learn of an earlier moment than all so far.
-if claimable > 0 then hint(shard) end
+if claimable > 0 or is_sooner then hint(shard) end
 return { "ok", claimable, duplicates }

@@ -16,17 +16,19 @@ local shard = open_shard(KEYS[1], { "prio", "paused", "wake", "scheduled", "sche
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
 local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
-if not noted or not redis.call("ZSCORE", prefix .. ":scheduled", id) then return { "not scheduled" } end
+local former = redis.call("ZSCORE", prefix .. ":scheduled", id)
+if not noted or not former then return { "not scheduled" } end
 
 local due = tonumber(ARGV[2]) + (string.sub(ARGV[2], 1, 1) == "+" and shard.now_ms or 0)
 local group = string.sub(noted, 1, 1) == "H" and string.sub(noted, 2)
-local head = group and read("LINDEX", prefix .. ":q:" .. group, 0)
-local is_waiting_head = head and string.sub(head, 1, 32) == id
-  and redis.call("EXISTS", prefix .. ":lock:" .. group) == 0
+local depth = group and read("LLEN", prefix .. ":q:" .. group)
+-- A held message is like any other once it is due; its group may have been purged.
+if group and (depth == 0 or tonumber(former) <= shard.now_ms) then return { "not scheduled" } end
+
 redis.call("ZADD", prefix .. ":scheduled", digits(due), id)
-if is_waiting_head then
-  place_groups(shard, { { group, tier_of(shard, group), score(shard.now),
-    redis.call("LLEN", prefix .. ":q:" .. group) } })
+local is_waiting = group and redis.call("EXISTS", prefix .. ":lock:" .. group) == 0
+if is_waiting and string.sub(redis.call("LINDEX", prefix .. ":q:" .. group, 0), 1, 32) == id then
+  place_groups(shard, { { group, tier_of(shard, group), score(shard.now), depth } })
 end
 hint(shard)
 return { "ok" }

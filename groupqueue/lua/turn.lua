@@ -29,8 +29,8 @@ for number = 1, tonumber(ARGV[7]) do
   settlements[number] = { outcome = ARGV[at], group = ARGV[at + 1], token = ARGV[at + 2],
     id = ARGV[at + 3], value = ARGV[at + 4], error = ARGV[at + 5] }
 end
+local words = settle(shard, settlements) -- first, as it still may find a key of a wrong type
 local scheduled_ms = promote(shard)
-local words = settle(shard, settlements)
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = tonumber(ARGV[3]),
   min_tier = tonumber(ARGV[4]), preferred = tonumber(ARGV[5]), threshold = tonumber(ARGV[6]),

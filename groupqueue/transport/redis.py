@@ -17,7 +17,14 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement, Turned
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import Envelope, Lease, checked_group, checked_tier
-from groupqueue.exceptions import InvalidMessage, OutcomeUnknown, ServerUnavailable, StaleLease
+from groupqueue.exceptions import (
+    DedupConflict,
+    GroupFull,
+    InvalidMessage,
+    OutcomeUnknown,
+    ServerUnavailable,
+    StaleLease,
+)
 from groupqueue.transport import scripts
 from groupqueue.transport.clients import (
     LONGEST_WAIT_SECONDS,
@@ -33,6 +40,9 @@ T = TypeVar("T")
 REPEAT_PAUSES_SECONDS = (0.0, 0.05, 0.2, 0.5)
 # A server that only falls silent is not asked again after this time.
 REPEAT_WITHIN_SECONDS = 3.0
+
+# A publish that was refused in so many words was answered.
+REFUSALS = (DedupConflict, GroupFull)
 
 
 class Publishers:
@@ -186,7 +196,11 @@ class RedisTransport(_Transport):
         in the sequence. Raises DedupConflict and GroupFull.
         """
         name, sequence = self._publishers.next_call()
-        duplicates = self.perform(self._publish_call(envelopes, name, sequence))
+        try:
+            duplicates = self.perform(self._publish_call(envelopes, name, sequence))
+        except REFUSALS:
+            self._publishers.answered(name, sequence)
+            raise
         self._publishers.answered(name, sequence)
         return duplicates
 
@@ -328,7 +342,11 @@ class AsyncRedisTransport(_Transport):
     async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> calls.Duplicates:
         """See RedisTransport.publish_envelopes."""
         name, sequence = self._publishers.next_call()
-        duplicates = await self.perform(self._publish_call(envelopes, name, sequence))
+        try:
+            duplicates = await self.perform(self._publish_call(envelopes, name, sequence))
+        except REFUSALS:
+            self._publishers.answered(name, sequence)
+            raise
         self._publishers.answered(name, sequence)
         return duplicates
 

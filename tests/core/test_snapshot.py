@@ -56,6 +56,12 @@ def test_a_leased_group():
     assert view.due_at == moment(1796008021297)
 
 
+def test_a_group_that_became_due_within_this_millisecond_is_due():
+    [view] = decoded(waiting=[group(due=b"%d.999" % NOW)]).waiting
+
+    assert (view.state, view.wait_seconds) == ("due", 0)
+
+
 def test_a_parked_group():
     row = group(due=b"1796008021297", deliveries=b"2", failures=b"2", error="böse".encode())
 

@@ -10,9 +10,8 @@
 --@include tally
 --@include picker
 --@include mend
+--@include is_expired
 --@include drop_expired
-local NEVER = "0000000000000"
-
 -- Leases a group if it can be leased; returns its row, or nil when it had to be mended
 -- or its messages had expired.
 local function lease(shard, request, group, tier, token)
@@ -23,8 +22,7 @@ local function lease(shard, request, group, tier, token)
     mend(shard, group, tier, element)
     return nil
   end
-  local expires = string.sub(element, 46, 58)
-  if expires ~= NEVER and tonumber(expires) and tonumber(expires) <= shard.now_ms then
+  if is_expired(shard, element) then
     drop_expired(shard, group, tier)
     return nil
   end
@@ -60,14 +58,17 @@ local function claim_seen(shard, request, leases)
   return wait_ms(), mended
 end
 
-local LOOKS = 10 -- mending is rare; whoever asks again goes on where this left off
+-- Mending is rare, and there may be any number of expired messages: whoever asks again goes
+-- on where this left off.
+local LOOKS, MOST_DROPPED = 10, 1000
 
 local function claim(shard, request)
   local leases, wait_ms, mended = {}, -1, 0
+  shard.may_drop = MOST_DROPPED
   shard.token = math.max(tonumber(redis.call("GET", shard.prefix .. ":fence") or "0"), shard.now_us - 1)
   for _ = 1, LOOKS do
     wait_ms, mended = claim_seen(shard, request, leases)
-    if mended == 0 or #leases == request.want then break end
+    if mended == 0 or #leases == request.want or shard.may_drop <= 0 then break end
   end
   if #leases > 0 then
     redis.call("SET", shard.prefix .. ":fence", digits(shard.token))

@@ -24,5 +24,7 @@ local function open_shard(prefix, names)
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
     size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
+  -- Only who has scheduled messages pays for looking at their data.
+  if (size.scheduled or 0) > 0 then read("HLEN", prefix .. ":scheduled:data") end
   return shard
 end
