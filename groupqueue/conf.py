@@ -42,6 +42,8 @@ class QueueConfig:
     priority_threshold: int | None
     policy: RetryPolicy
     arrival: Arrival
+    max_group_depth: int | None
+    dedup_window: float
     max_payload_bytes: int
     codec: Codec = field(repr=False)
     handler_timeout: float | None
@@ -108,6 +110,11 @@ def cache_backends() -> dict[str, str]:
     """Return the dotted path of each cache alias's backend."""
     caches: Mapping[str, Mapping[str, Any]] = settings.CACHES
     return {alias: str(cache.get("BACKEND", "")) for alias, cache in caches.items()}
+
+
+def is_aware() -> bool:
+    """Say whether the project's datetimes are aware ones, by USE_TZ."""
+    return bool(settings.USE_TZ)
 
 
 def is_debug() -> bool:
@@ -216,6 +223,14 @@ KEYS: Mapping[str, Key] = {
         values.one_of(("fair", "front")),
         "where a new group queues up: behind those that wait, or in front of them",
     ),
+    "MAX_GROUP_DEPTH": Key(
+        None,
+        values.optional(_at_least_one),
+        "how many messages may wait in one group; None for any number",
+    ),
+    "DEDUP_WINDOW": Key(
+        300, values.seconds, "seconds for which a dedup_key is remembered, as in SQS FIFO"
+    ),
     "MAX_PAYLOAD_BYTES": Key(
         1024 * 1024,
         values.integer(
@@ -322,6 +337,8 @@ def _config(name: str, given: Mapping[str, Any]) -> QueueConfig:
             **given["BACKOFF"],
         ),
         arrival=given["ARRIVAL"],
+        max_group_depth=given["MAX_GROUP_DEPTH"],
+        dedup_window=given["DEDUP_WINDOW"],
         max_payload_bytes=given["MAX_PAYLOAD_BYTES"],
         codec=given["CODEC"],
         handler_timeout=given["HANDLER_TIMEOUT"],

@@ -62,6 +62,31 @@ class PartlyPublished(GroupQueueError):
         self.published_ids = list(published_ids)
 
 
+class DedupConflict(InvalidMessage):
+    """The dedup key was used for other content within its window; nothing was stored."""
+
+    def __init__(self, dedup_key: str, first_id: str) -> None:
+        super().__init__(
+            f"the dedup key {dedup_key!r} stands for message {first_id}, whose content or group "
+            "is another; nothing was stored"
+        )
+        self.dedup_key = dedup_key
+        self.first_id = first_id
+
+
+class GroupFull(GroupQueueError):
+    """The group has MAX_GROUP_DEPTH messages waiting; nothing of the call was stored."""
+
+    def __init__(self, group: str, depth: int, limit: int) -> None:
+        super().__init__(
+            f"group {group!r} has {depth} messages waiting and may have {limit} "
+            "(MAX_GROUP_DEPTH); nothing of the call was stored"
+        )
+        self.group = group
+        self.depth = depth
+        self.limit = limit
+
+
 class InvalidArgument(GroupQueueError, ValueError):
     """An argument is out of range; nothing was changed."""
 
@@ -148,6 +173,23 @@ class Retry(GroupQueueError):
             )
         super().__init__(reason)
         self.delay_seconds = delay
+
+
+class Snooze(GroupQueueError):
+    """Deliver the message again later; the delivery does not count as an attempt."""
+
+    def __init__(self, until: float | datetime.timedelta | datetime.datetime) -> None:
+        """Take seconds from now, a timedelta, or an aware datetime."""
+        if isinstance(until, datetime.datetime):
+            if until.tzinfo is None:
+                raise InvalidArgument(f"Snooze(until={until!r}): the time must be aware")
+            until = max(0.0, (until - datetime.datetime.now(tz=datetime.UTC)).total_seconds())
+        if isinstance(until, datetime.timedelta):
+            until = until.total_seconds()
+        if not 0 <= until < float("inf"):
+            raise InvalidArgument(f"Snooze(until={until!r}): it is 0 or more seconds from now")
+        super().__init__(f"snoozed for {until:g} seconds")
+        self.delay_seconds = until
 
 
 class Reject(GroupQueueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -29,6 +30,12 @@ class PublishOptions(TypedDict, total=False):
     queue: str
     priority: int | None
     headers: Mapping[str, Any] | None
+    delay: float | datetime.timedelta | None
+    eta: datetime.datetime | None
+    hold: bool
+    dedup_key: str | None
+    dedup_window: float | datetime.timedelta | None
+    expires_in: float | datetime.timedelta | None
     on_commit: bool
     using: str | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from groupqueue import handlers, signals
-from groupqueue.conf import QueueConfig, get_config
+from groupqueue.conf import QueueConfig, get_config, is_aware
+from groupqueue.core.calls import Duplicates
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import (
     Envelope,
@@ -20,6 +22,7 @@ from groupqueue.core.messages import (
     checked_tier,
     checked_topic,
 )
+from groupqueue.core.options import envelope_options
 from groupqueue.exceptions import (
     GroupQueueError,
     InvalidMessage,
@@ -40,6 +43,12 @@ def publish(
     queue: str = "default",
     priority: int | None = None,
     headers: Mapping[str, Any] | None = None,
+    delay: float | datetime.timedelta | None = None,
+    eta: datetime.datetime | None = None,
+    hold: bool = False,
+    dedup_key: str | None = None,
+    dedup_window: float | datetime.timedelta | None = None,
+    expires_in: float | datetime.timedelta | None = None,
     on_commit: bool = True,
     using: str | None = None,
 ) -> str:
@@ -48,6 +57,12 @@ def publish(
     Messages of one group are handled in the order of their publishing, one at a time;
     `group=None` gives the message a group of its own. `priority`, 0 to 4, counts when
     the group is empty: a group keeps its tier until it has drained.
+
+    `delay` (seconds or a timedelta) or `eta` let the message join its group later, in due
+    order; with `hold` it takes its place now and holds the group until then. Messages
+    with the same `dedup_key` within `dedup_window` (else DEDUP_WINDOW) are stored once:
+    the first one's id is returned, other content is a DedupConflict. `expires_in`: a
+    message that has not been delivered by then is dropped.
 
     The payload is encoded before this returns. Inside `atomic()` of the database
     `using` the message is sent after the commit, and never when the block or its
@@ -58,10 +73,23 @@ def publish(
     the end of the atomic block.
     """
     sealed = _sealed(
-        get_config(queue), topic, payload, group=group, priority=priority, headers=headers
+        get_config(queue),
+        Outgoing(
+            topic,
+            payload,
+            group=group,
+            priority=priority,
+            headers=headers,
+            delay=delay,
+            eta=eta,
+            hold=hold,
+            dedup_key=dedup_key,
+            dedup_window=dedup_window,
+            expires_in=expires_in,
+        ),
     )
-    _dispatch(queue, [sealed], on_commit=on_commit, using=using)
-    return sealed.envelope.id
+    duplicates = _dispatch(queue, [sealed], on_commit=on_commit, using=using)
+    return duplicates.get(0, sealed.envelope.id)
 
 
 def publish_many(
@@ -78,8 +106,8 @@ def publish_many(
     first of these that fails.
     """
     sealed = _all_sealed(get_config(queue), messages)
-    _dispatch(queue, sealed, on_commit=on_commit, using=using)
-    return [message.envelope.id for message in sealed]
+    duplicates = _dispatch(queue, sealed, on_commit=on_commit, using=using)
+    return _ids(sealed, duplicates)
 
 
 async def apublish(
@@ -90,15 +118,34 @@ async def apublish(
     queue: str = "default",
     priority: int | None = None,
     headers: Mapping[str, Any] | None = None,
+    delay: float | datetime.timedelta | None = None,
+    eta: datetime.datetime | None = None,
+    hold: bool = False,
+    dedup_key: str | None = None,
+    dedup_window: float | datetime.timedelta | None = None,
+    expires_in: float | datetime.timedelta | None = None,
     on_commit: bool = True,
     using: str | None = None,
 ) -> str:
     """Publish one message and return its id; the async twin of `publish`."""
     sealed = _sealed(
-        get_config(queue), topic, payload, group=group, priority=priority, headers=headers
+        get_config(queue),
+        Outgoing(
+            topic,
+            payload,
+            group=group,
+            priority=priority,
+            headers=headers,
+            delay=delay,
+            eta=eta,
+            hold=hold,
+            dedup_key=dedup_key,
+            dedup_window=dedup_window,
+            expires_in=expires_in,
+        ),
     )
-    await _adispatch(queue, [sealed], on_commit=on_commit, using=using)
-    return sealed.envelope.id
+    duplicates = await _adispatch(queue, [sealed], on_commit=on_commit, using=using)
+    return duplicates.get(0, sealed.envelope.id)
 
 
 async def apublish_many(
@@ -110,8 +157,8 @@ async def apublish_many(
 ) -> list[str]:
     """Publish messages in order and return their ids; the async twin of `publish_many`."""
     sealed = _all_sealed(get_config(queue), messages)
-    await _adispatch(queue, sealed, on_commit=on_commit, using=using)
-    return [message.envelope.id for message in sealed]
+    duplicates = await _adispatch(queue, sealed, on_commit=on_commit, using=using)
+    return _ids(sealed, duplicates)
 
 
 # Checking and encoding -----------------------------------------------------------------
@@ -124,29 +171,41 @@ class _Sealed(NamedTuple):
     topic: str
 
 
-def _sealed(
-    config: QueueConfig,
-    topic: str,
-    payload: Any,
-    *,
-    group: str | None,
-    priority: int | None,
-    headers: Mapping[str, Any] | None,
-) -> _Sealed:
-    checked_topic(topic)
-    tier = config.default_priority if priority is None else checked_tier(priority)
-    if headers is not None:
-        _check_headers(topic, headers)
+def _sealed(config: QueueConfig, message: Outgoing) -> _Sealed:
+    topic, group = checked_topic(message.topic), message.group
+    tier = config.default_priority if message.priority is None else checked_tier(message.priority)
+    if message.headers is not None:
+        _check_headers(topic, message.headers)
     if group is not None:
         checked_group(group)
-    body = config.codec.encode(topic, payload, headers)
+    body = config.codec.encode(topic, message.payload, message.headers)
     if len(body) > config.max_payload_bytes:
         raise PayloadTooLarge(
             f"the message for topic {topic!r} has {len(body)} bytes when encoded; the limit is"
             f" {config.max_payload_bytes}, GROUPQUEUE[{config.name!r}]['MAX_PAYLOAD_BYTES']"
         )
+    content = body
+    if message.dedup_key is not None and message.headers:
+        # A second attempt has trace ids of its own; topic and payload tell a conflict.
+        content = config.codec.encode(topic, message.payload, None)
+    options = envelope_options(
+        delay=message.delay,
+        eta=message.eta,
+        hold=message.hold,
+        dedup_key=message.dedup_key,
+        dedup_window=message.dedup_window,
+        expires_in=message.expires_in,
+        content=(group, content),
+        default_dedup_window=config.dedup_window,
+        aware_only=is_aware(),
+    )
     identifier = new_id()
-    return _Sealed(Envelope(identifier, identifier if group is None else group, tier, body), topic)
+    envelope = Envelope(identifier, identifier if group is None else group, tier, body, options)
+    return _Sealed(envelope, topic)
+
+
+def _ids(sealed: Sequence[_Sealed], duplicates: Duplicates) -> list[str]:
+    return [duplicates.get(place, message.envelope.id) for place, message in enumerate(sealed)]
 
 
 def _all_sealed(config: QueueConfig, messages: Iterable[Outgoing]) -> list[_Sealed]:
@@ -157,16 +216,7 @@ def _all_sealed(config: QueueConfig, messages: Iterable[Outgoing]) -> list[_Seal
                 f"message {index} of publish_many must be an Outgoing, not {type(message).__name__}"
             )
         try:
-            sealed.append(
-                _sealed(
-                    config,
-                    message.topic,
-                    message.payload,
-                    group=message.group,
-                    priority=message.priority,
-                    headers=message.headers,
-                )
-            )
+            sealed.append(_sealed(config, message))
         except InvalidMessage as error:
             kind = PayloadTooLarge if isinstance(error, PayloadTooLarge) else InvalidMessage
             raise kind(f"message {index} of publish_many: {error}") from error
@@ -184,59 +234,66 @@ def _check_headers(topic: str, headers: object) -> None:
 # Sending -------------------------------------------------------------------------------
 
 
-def _dispatch(queue: str, sealed: Sequence[_Sealed], *, on_commit: bool, using: str | None) -> None:
+def _dispatch(
+    queue: str, sealed: Sequence[_Sealed], *, on_commit: bool, using: str | None
+) -> Duplicates:
     transaction = _transaction(using) if on_commit else None
     if transaction is None:
-        _send(queue, sealed)
-    else:
-        _send_after_commit(transaction, queue, sealed)
+        return _send(queue, sealed)
+    _send_after_commit(transaction, queue, sealed)
+    return {}
 
 
 async def _adispatch(
     queue: str, sealed: Sequence[_Sealed], *, on_commit: bool, using: str | None
-) -> None:
+) -> Duplicates:
     # Sync code that runs this coroutine by async_to_sync waits in its thread. There is
     # the transaction, if any, and a connection that outlives this event loop.
     if getattr(AsyncToSync.executors, "current", None) is not None:
-        await sync_to_async(_dispatch)(queue, sealed, on_commit=on_commit, using=using)
-        return
+        return await sync_to_async(_dispatch)(queue, sealed, on_commit=on_commit, using=using)
     transaction = _transaction(using) if on_commit else None
     if transaction is None:
-        await _asend(queue, sealed)
-    else:
-        _send_after_commit(transaction, queue, sealed)
+        return await _asend(queue, sealed)
+    _send_after_commit(transaction, queue, sealed)
+    return {}
 
 
-def _send(queue: str, sealed: Sequence[_Sealed]) -> None:
-    sent = 0
+def _send(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
+    sent, duplicates = 0, Duplicates()
     for chunk in _chunks(sealed):
         try:
-            get_transport(queue).publish_envelopes([message.envelope for message in chunk])
+            left_out = get_transport(queue).publish_envelopes([m.envelope for m in chunk])
         except GroupQueueError as error:
-            _refuse_the_rest(sealed, sent, error)
+            _refuse_the_rest(sealed, sent, duplicates, error)
             raise
+        duplicates.update({sent + place: first for place, first in left_out.items()})
         sent += len(chunk)
-        _announce(queue, chunk)
+        for sender, arguments in _announcements(queue, chunk, left_out):
+            signals.send(signals.message_published, sender, **arguments)
+    return duplicates
 
 
-async def _asend(queue: str, sealed: Sequence[_Sealed]) -> None:
-    sent = 0
+async def _asend(queue: str, sealed: Sequence[_Sealed]) -> Duplicates:
+    sent, duplicates = 0, Duplicates()
     for chunk in _chunks(sealed):
-        envelopes = [message.envelope for message in chunk]
         try:
-            await get_async_transport(queue).publish_envelopes(envelopes)
+            transport = get_async_transport(queue)
+            left_out = await transport.publish_envelopes([m.envelope for m in chunk])
         except GroupQueueError as error:
-            _refuse_the_rest(sealed, sent, error)
+            _refuse_the_rest(sealed, sent, duplicates, error)
             raise
+        duplicates.update({sent + place: first for place, first in left_out.items()})
         sent += len(chunk)
-        if signals.message_published.receivers:
-            for sender, arguments in _announcements(queue, chunk):
-                await signals.asend(signals.message_published, sender, **arguments)
+        for sender, arguments in _announcements(queue, chunk, left_out):
+            await signals.asend(signals.message_published, sender, **arguments)
+    return duplicates
 
 
-def _refuse_the_rest(sealed: Sequence[_Sealed], sent: int, error: GroupQueueError) -> None:
+def _refuse_the_rest(
+    sealed: Sequence[_Sealed], sent: int, duplicates: Duplicates, error: GroupQueueError
+) -> None:
     if sent:
-        published_ids = [message.envelope.id for message in sealed[:sent]]
+        published_ids = _ids(sealed[:sent], duplicates)
         raise PartlyPublished(published_ids, len(sealed), error) from error
 
 
@@ -254,20 +311,16 @@ def _chunks(sealed: Sequence[_Sealed]) -> Iterator[Sequence[_Sealed]]:
         yield sealed[start:]
 
 
-def _announce(queue: str, sealed: Sequence[_Sealed]) -> None:
-    if signals.message_published.receivers:
-        for sender, arguments in _announcements(queue, sealed):
-            signals.send(signals.message_published, sender, **arguments)
-
-
 def _announcements(
-    queue: str, sealed: Sequence[_Sealed]
+    queue: str, sealed: Sequence[_Sealed], left_out: Duplicates
 ) -> Iterator[tuple[handlers.Handler[Any] | None, dict[str, str]]]:
-    for (identifier, group, _, _), topic in sealed:
-        yield (
-            handlers.get_handler(topic),
-            {"message_id": identifier, "group": group, "topic": topic, "queue": queue},
-        )
+    """Return what to tell of each message that was stored, if anybody listens."""
+    if not signals.message_published.receivers:
+        return
+    for place, (envelope, topic) in enumerate(sealed):
+        if place not in left_out:
+            told = {"message_id": envelope.id, "group": envelope.group}
+            yield handlers.get_handler(topic), told | {"topic": topic, "queue": queue}
 
 
 # Waiting for the commit ------------------------------------------------------------------

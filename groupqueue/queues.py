@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+import datetime
+from typing import TypeVar, cast
 
 from groupqueue import conf
 from groupqueue.core import calls
+from groupqueue.core.codec import Codec
 from groupqueue.core.keys import shard_prefix
-from groupqueue.core.messages import checked_group
+from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
+from groupqueue.core.messages import checked_group, checked_tier
+from groupqueue.core.options import due_text
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
-from groupqueue.exceptions import ServerUnavailable
+from groupqueue.core.views import (
+    EVERY_LETTER,
+    Agenda,
+    Explanation,
+    LetterFilter,
+    Letters,
+    Peeked,
+    agenda_decoder,
+    explanation,
+    peeked_decoder,
+)
+from groupqueue.exceptions import InvalidArgument, ServerUnavailable
 from groupqueue.transport import connections
 
 T = TypeVar("T")
@@ -89,6 +104,140 @@ class Queue:
         """See `skip`."""
         return await self._aperform(self._skip_call(group, message_id))
 
+    def scheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
+        """Return messages that are not due yet, soonest first, and how many there are."""
+        return self._perform(self._agenda_call(start, limit))
+
+    async def ascheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
+        """See `scheduled`."""
+        return await self._aperform(self._agenda_call(start, limit))
+
+    def cancel(self, message_id: str) -> bool:
+        """Take a scheduled message back; False when it is due, done or unknown.
+
+        Raises InvalidArgument for a held one more than 1,000 messages deep in its group.
+        """
+        return _cancelled(self._perform(calls.cancel(self.prefix, message_id)), message_id)
+
+    async def acancel(self, message_id: str) -> bool:
+        """See `cancel`."""
+        return _cancelled(await self._aperform(calls.cancel(self.prefix, message_id)), message_id)
+
+    def reschedule(
+        self,
+        message_id: str,
+        *,
+        delay: float | datetime.timedelta | None = None,
+        eta: datetime.datetime | None = None,
+    ) -> bool:
+        """Change when a scheduled message is due; False when it is not scheduled."""
+        return self._perform(self._reschedule_call(message_id, delay, eta))
+
+    async def areschedule(
+        self,
+        message_id: str,
+        *,
+        delay: float | datetime.timedelta | None = None,
+        eta: datetime.datetime | None = None,
+    ) -> bool:
+        """See `reschedule`."""
+        return await self._aperform(self._reschedule_call(message_id, delay, eta))
+
+    def set_tier(self, group: str, tier: int) -> bool:
+        """Move a group into a tier (0 to 4, clamped), its backlog included, at once.
+
+        It holds until the group has drained. False when the group has no messages.
+        """
+        return self._perform(self._set_tier_call(group, tier))
+
+    async def aset_tier(self, group: str, tier: int) -> bool:
+        """See `set_tier`."""
+        return await self._aperform(self._set_tier_call(group, tier))
+
+    def release(self, group: str) -> bool:
+        """End the lease of a group, uncounted; False when nobody holds it.
+
+        The handler goes on in its process, but its result will be refused.
+        """
+        return self._perform(calls.release(self.prefix, checked_group(group)))
+
+    async def arelease(self, group: str) -> bool:
+        """See `release`."""
+        return await self._aperform(calls.release(self.prefix, checked_group(group)))
+
+    def purge(self, group: str) -> int:
+        """Throw the messages of a group away, a leased one too; return how many."""
+        return self._perform(calls.purge(self.prefix, [checked_group(group)])).messages
+
+    async def apurge(self, group: str) -> int:
+        """See `purge`."""
+        return (await self._aperform(calls.purge(self.prefix, [checked_group(group)]))).messages
+
+    def explain(self, group: str) -> Explanation:
+        """Return a group's state and the reason for it; costs the same however full the queue."""
+        return self._perform(calls.explain(self.prefix, checked_group(group), explanation))
+
+    async def aexplain(self, group: str) -> Explanation:
+        """See `explain`."""
+        return await self._aperform(calls.explain(self.prefix, checked_group(group), explanation))
+
+    def peek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
+        """Return messages of a group from index `start` (0 is the head) on, untouched."""
+        return self._perform(self._peek_call(group, start, limit))
+
+    async def apeek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
+        """See `peek`."""
+        return await self._aperform(self._peek_call(group, start, limit))
+
+    def dead_letters(self, wanted: LetterFilter = EVERY_LETTER, *, limit: int = 100) -> Letters:
+        """Return the newest dead letters that a filter lets through, and the total of all."""
+        return self._run(self._dead_letters_flow(wanted, limit))
+
+    async def adead_letters(
+        self, wanted: LetterFilter = EVERY_LETTER, *, limit: int = 100
+    ) -> Letters:
+        """See `dead_letters`."""
+        return await self._arun(self._dead_letters_flow(wanted, limit))
+
+    def redrive(self, wanted: LetterFilter = EVERY_LETTER, *, to_tail: bool = False) -> int:
+        """Put dead letters back in front of their groups, in their old order; return how many.
+
+        Behind a running lease; with fresh attempts. `to_tail` puts them behind what waits.
+        The letters of a group go back at once. More than 100 of one group take several
+        steps, during which it is paused, unless it is held already; should they break off,
+        it stays paused. What dies meanwhile is left alone.
+        """
+        return self._run(self._redrive_flow(wanted, to_tail=to_tail))
+
+    async def aredrive(self, wanted: LetterFilter = EVERY_LETTER, *, to_tail: bool = False) -> int:
+        """See `redrive`."""
+        return await self._arun(self._redrive_flow(wanted, to_tail=to_tail))
+
+    def drop(self, wanted: LetterFilter) -> int:
+        """Throw dead letters away for good; return how many."""
+        return self._run(self._drop_flow(wanted))
+
+    async def adrop(self, wanted: LetterFilter) -> int:
+        """See `drop`."""
+        return await self._arun(self._drop_flow(wanted))
+
+    def _run(self, flow: Flow[T]) -> T:
+        """Perform the calls that a flow asks for, one after the other."""
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(self._perform(call))
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    async def _arun(self, flow: Flow[T]) -> T:
+        try:
+            call = next(flow)
+            while True:
+                call = flow.send(await self._aperform(call))
+        except StopIteration as end:
+            return cast(T, end.value)
+
     def _perform(self, call: calls.Call[T]) -> T:
         if self._patient:
             return connections.get_transport(self.name).perform(call)
@@ -120,3 +269,44 @@ class Queue:
 
     def _skip_call(self, group: str, message_id: str) -> calls.Call[str]:
         return calls.skip(self.prefix, checked_group(group), message_id)
+
+    def _set_tier_call(self, group: str, tier: int) -> calls.Call[bool]:
+        return calls.set_tier(self.prefix, checked_group(group), checked_tier(tier))
+
+    def _peek_call(self, group: str, start: int, limit: int) -> calls.Call[Peeked]:
+        decode = peeked_decoder(self._codec)
+        bounded = min(max(limit, 1), LONGEST_LIST)
+        return calls.peek(self.prefix, checked_group(group), max(start, 0), bounded, decode)
+
+    def _agenda_call(self, start: int, limit: int) -> calls.Call[Agenda]:
+        decode = agenda_decoder(self._codec)
+        bounded = min(max(limit, 1), LONGEST_LIST)
+        return calls.agenda(self.prefix, max(start, 0), bounded, decode)
+
+    def _reschedule_call(
+        self,
+        message_id: str,
+        delay: float | datetime.timedelta | None,
+        eta: datetime.datetime | None,
+    ) -> calls.Call[bool]:
+        due = due_text(delay, eta, aware_only=conf.is_aware())
+        return calls.reschedule(self.prefix, message_id, due)
+
+    def _dead_letters_flow(self, wanted: LetterFilter, limit: int) -> Flow[Letters]:
+        return read_letters(self.prefix, self._codec, wanted, max(limit, 1))
+
+    def _redrive_flow(self, wanted: LetterFilter, *, to_tail: bool) -> Flow[int]:
+        return redrive_letters(self.prefix, self._codec, wanted, to_tail=to_tail)
+
+    def _drop_flow(self, wanted: LetterFilter) -> Flow[int]:
+        return drop_letters(self.prefix, self._codec, wanted)
+
+    @property
+    def _codec(self) -> Codec:
+        return conf.get_config(self.name).codec
+
+
+def _cancelled(word: str, message_id: str) -> bool:
+    if word == "too deep":
+        raise InvalidArgument(f"message {message_id} is held too deep in its group to be found")
+    return word == "ok"

@@ -42,6 +42,10 @@ message_failed = Signal()
 exception), `duration_seconds`, `retry_seconds` (the wait before the next attempt, or
 None when the message is exhausted)."""
 
+message_expired = Signal()
+"""A message was too old to be delivered and was dropped. Arguments: `message_id`, `group`,
+`queue`, all str; the sender is None."""
+
 message_dead = Signal()
 """A message was set aside as a dead letter. Arguments: `delivery` (None when the stored
 bytes cannot be decoded), `message_id`, `group`, `queue`, `reason` (a word such as

@@ -54,18 +54,20 @@ class Transport:
         self._recorder = recorder
         self._queue = queue
 
-    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Note the call."""
+    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> dict[int, str]:
+        """Note the call; there are no duplicates."""
         self._recorder.perform(self._queue, envelopes)
+        return {}
 
 
 class AsyncTransport(Transport):
     """One queue's transport, for coroutines."""
 
-    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:  # type: ignore[override]
-        """Note the call."""
+    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> dict[int, str]:  # type: ignore[override]
+        """Note the call; there are no duplicates."""
         self._recorder.awaited += 1
         self._recorder.perform(self._queue, envelopes)
+        return {}
 
 
 def recording(monkeypatch: pytest.MonkeyPatch) -> Recorder:

@@ -59,6 +59,8 @@ def test_a_connection_is_all_a_queue_needs(settings: Settings) -> None:
     assert config.arrival == "fair"
     assert config.max_payload_bytes == 2**20
     assert isinstance(config.codec, JSONCodec)
+    assert config.max_group_depth is None
+    assert config.dedup_window == 300
     assert config.handler_timeout is None
 
 
@@ -75,6 +77,8 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
         BACKOFF=(2, 60.5),
         ON_EXHAUSTED="dead_letter",
         ARRIVAL="front",
+        MAX_GROUP_DEPTH=1000,
+        DEDUP_WINDOW=60,
         MAX_PAYLOAD_BYTES=100,
         CODEC=f"{__name__}.OwnCodec",
         HANDLER_TIMEOUT=0.5,
@@ -93,6 +97,8 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
     assert config.arrival == "front"
     assert config.max_payload_bytes == 100
     assert isinstance(config.codec, OwnCodec)
+    assert config.max_group_depth == 1000
+    assert config.dedup_window == 60
     assert config.handler_timeout == 0.5
 
 
@@ -109,6 +115,8 @@ def test_the_test_of_every_key_knows_every_key() -> None:
         "BACKOFF",
         "ON_EXHAUSTED",
         "ARRIVAL",
+        "MAX_GROUP_DEPTH",
+        "DEDUP_WINDOW",
         "MAX_PAYLOAD_BYTES",
         "CODEC",
         "HANDLER_TIMEOUT",
@@ -159,6 +167,8 @@ SECONDS = "must be a positive number of seconds, not"
         ("ON_EXHAUSTED", "drop", "must be 'halt' or 'dead_letter', not 'drop'"),
         ("ON_EXHAUSTED", ["halt"], "must be 'halt' or 'dead_letter', not ['halt']"),
         ("ARRIVAL", "back", "must be 'fair' or 'front', not 'back'"),
+        ("MAX_GROUP_DEPTH", 0, "must be an integer of at least 1, not 0"),
+        ("DEDUP_WINDOW", 0, f"{SECONDS} 0"),
         ("MAX_PAYLOAD_BYTES", 0, "must be an integer from 1 to 268435456, not 0"),
         ("MAX_PAYLOAD_BYTES", 2**40, "must be an integer from 1 to 268435456, not 1099511627776"),
         ("HANDLER_TIMEOUT", 0, f"{SECONDS} 0"),

@@ -15,9 +15,10 @@ import pytest
 import redis
 from django.dispatch import Signal
 
-from groupqueue import RedisTransport, handlers, signals
+from groupqueue import RedisTransport, get_queue, handlers, signals
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.core.messages import Envelope, EnvelopeOptions
 from groupqueue.transport import servers
 from tests.documents import DOCS, README, ROOT, Block, blocks, section
 from tests.servers import Server
@@ -204,7 +205,12 @@ def test_the_handler_examples_can_be_declared(monkeypatch: pytest.MonkeyPatch):
 
     namespaces = _run(blocks(HANDLERS.read_text(), "python"))
 
-    assert set(handlers.registered()) == {"books.build", "payments.due", "reports.requested"}
+    assert set(handlers.registered()) == {
+        "books.build",
+        "orders.prepare",
+        "payments.due",
+        "reports.requested",
+    }
     [receiver] = [namespace[name] for namespace in namespaces if name in namespace]
     assert isinstance(signals.group_halted, Signal)
     assert signals.group_halted.disconnect(receiver)
@@ -218,11 +224,20 @@ def test_the_operating_examples_run(
     lease = transport.claim("worker", 30)
     assert lease is not None
     transport.settle(Settlement.halt(lease, "max_attempts", "ValueError: no"))
+    transport.publish("order-17", b'["orders.paid",{}]')
+    lease = transport.claim("worker", 30)
+    assert lease is not None
+    transport.settle(Settlement.dead(lease, "rejected", "Reject: no"))
     transport.close()
 
     _run(blocks((DOCS / "operating.md").read_text(), "python"))
 
-    assert capsys.readouterr().out == "order-18 halted max_attempts ValueError: no\n"
+    held, explained, letter = capsys.readouterr().out.splitlines()
+    assert held == "order-18 halted max_attempts ValueError: no"
+    assert explained == "empty the group has no messages 0"
+    assert re.fullmatch(r"\d+-\d+ order-17 rejected Reject: no 20\S+ \S+", letter)
+    assert get_queue().peek("order-17").depth == 1
+    assert get_queue().dead_letters().total == 0
 
 
 def test_the_acl_recipe_is_enough_for_everything(redis_client: redis.Redis, server: Server):
@@ -278,7 +293,32 @@ def _use_every_script(transport: RedisTransport) -> None:
     transport.perform(calls.pause(prefix, "e", "why"))
     transport.perform(calls.skip(prefix, "e", identifier))
     transport.perform(calls.resume(prefix, "e"))
+    _operate(transport)
+    later = EnvelopeOptions(due="+60000", hold=True, dedup_key="key", dedup_ms=1000)
+    scheduled = Envelope("0" * 32, "f", 0, b"payload", later)
+    transport.publish_envelopes([scheduled, scheduled._replace(options=None)])
+    transport.perform(calls.agenda(prefix, 0, 10, lambda reply: reply))
+    transport.perform(calls.reschedule(prefix, scheduled.id, "+70000"))
+    transport.perform(calls.cancel(prefix, scheduled.id))
     transport.perform(calls.heartbeat(prefix, "worker", {"pid": 1}, kept_ms=1000))
     transport.perform(calls.inspect(prefix, 10, lambda reply: reply))
     transport.perform(calls.depart(prefix, "worker"))
     transport.wait_for_hint(0.01)
+
+
+def _operate(transport: RedisTransport) -> None:
+    """Use the scripts that operators use; there are two dead letters."""
+    prefix = transport.prefix
+    for newest_first in (True, False):
+        first, last = ("+", "-") if newest_first else ("-", "+")
+        call = calls.letters(prefix, first, last, 9, newest_first=newest_first, decode=list)
+        entries = [entry.decode() for entry, _ in transport.perform(call)[1]]
+    assert len(entries) == 2
+    assert transport.perform(calls.redrive(prefix, entries[:1])) == 1
+    assert transport.perform(calls.drop(prefix, entries[1:])) == 1
+    assert transport.perform(calls.set_tier(prefix, "d", 3))
+    transport.perform(calls.peek(prefix, "d", 0, 9, list))
+    assert transport.claim("worker", 30, 3) is not None
+    transport.perform(calls.explain(prefix, "d", list))
+    assert transport.perform(calls.release(prefix, "d"))
+    assert transport.perform(calls.purge(prefix, ["d"])).messages == 1

@@ -38,6 +38,7 @@ def test_every_signal_of_the_design_is_there() -> None:
         "message_started",
         "message_succeeded",
         "message_failed",
+        "message_expired",
         "message_dead",
         "group_halted",
         "lease_lost",

@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from groupqueue.core.messages import HIGHEST_TIER, Envelope, Lease, split_element
-from groupqueue.exceptions import InvalidArgument, StaleLease
+from groupqueue.core.messages import (
+    HIGHEST_TIER,
+    Envelope,
+    EnvelopeOptions,
+    Lease,
+    split_element,
+)
+from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
 
 T = TypeVar("T")
 Argument = str | bytes | int
@@ -19,6 +25,7 @@ Reply = Any
 
 SCHEMA_VERSION = 1
 MAX_MESSAGES_PER_CALL = 1000
+MAX_SPECIAL_MESSAGES_PER_CALL = 500
 MAX_LEASES_PER_CALL = 400
 MAX_ERROR_CHARACTERS = 1000
 
@@ -34,6 +41,10 @@ class Call(Generic[T]):
     repeatable: bool
     """Whether sending it again after a lost reply has no second effect."""
 
+
+# The ids first published under the dedup keys of messages that were left out, by the
+# messages' numbers in the call.
+Duplicates = dict[int, str]
 
 Outcome = Literal["ack", "retry", "release", "dead", "halt"]
 
@@ -81,6 +92,13 @@ class Settled(NamedTuple):
     """Messages left in the group; 0 unless the word is ok."""
 
 
+class Expired(NamedTuple):
+    """A message that was too old to be delivered."""
+
+    group: str
+    id: str
+
+
 class Turned(NamedTuple):
     """What a turn did."""
 
@@ -90,6 +108,8 @@ class Turned(NamedTuple):
     """The groups claimed, most urgent first."""
     wait_ms: int
     """Until the next group is due; 0: one is due now; -1: none in sight."""
+    expired: Sequence[Expired] = ()
+    """What was dropped on the way."""
 
 
 class Preference(NamedTuple):
@@ -109,20 +129,56 @@ def publish(
     publisher: str,
     sequence: int,
     arrival: str = "fair",
-) -> Call[int]:
-    """Append messages, all or none; the result counts the groups made claimable.
+    max_group_depth: int = 0,
+) -> Call[Duplicates]:
+    """Store messages, all or none; the result names the duplicates left out.
 
-    A repetition under the same publisher and sequence has no second effect; it
-    returns 0.
+    A repetition under the same publisher and sequence has no second effect. Raises
+    DedupConflict and GroupFull.
     """
-    if not 0 < len(envelopes) <= MAX_MESSAGES_PER_CALL:
-        raise InvalidArgument(
-            f"{len(envelopes)} messages: one call takes 1 to {MAX_MESSAGES_PER_CALL}"
+    if max_group_depth or any(envelope.options is not None for envelope in envelopes):
+        return _publish_with(
+            prefix, envelopes, (publisher, sequence, arrival, max_group_depth, len(envelopes))
         )
+    _check_number(envelopes, MAX_MESSAGES_PER_CALL)
     arguments: list[Argument] = [publisher, sequence, arrival, len(envelopes)]
     for envelope in envelopes:
         arguments += (envelope.group, envelope.tier, envelope.id, envelope.body)
-    return Call("publish", prefix, arguments, _decode_published, repeatable=True)
+    return Call("publish", prefix, arguments, lambda _: {}, repeatable=True)
+
+
+def _publish_with(
+    prefix: str, envelopes: Sequence[Envelope], head: tuple[str, int, str, int, int]
+) -> Call[Duplicates]:
+    _check_number(envelopes, MAX_SPECIAL_MESSAGES_PER_CALL)
+    arguments: list[Argument] = [*head]
+    for envelope in envelopes:
+        options = envelope.options or EnvelopeOptions()
+        arguments += (envelope.group, envelope.tier, envelope.id, envelope.body)
+        arguments += (
+            "" if options.expires_ms is None else options.expires_ms,
+            options.due,
+            int(options.hold),
+            options.dedup_key,
+            "" if options.dedup_ms is None else options.dedup_ms,
+            options.digest,
+        )
+
+    def decode(reply: Reply) -> Duplicates:
+        word, number, rest = reply[0], reply[1], reply[2]
+        if word == b"conflict":
+            options = envelopes[number].options or EnvelopeOptions()
+            raise DedupConflict(options.dedup_key, rest.decode())
+        if word == b"full":
+            raise GroupFull(envelopes[number].group, rest, head[3])
+        return {number: first.decode() for number, first in zip(rest[::2], rest[1::2], strict=True)}
+
+    return Call("publish_with", prefix, arguments, decode, repeatable=True)
+
+
+def _check_number(envelopes: Sequence[Envelope], most: int) -> None:
+    if not 0 < len(envelopes) <= most:
+        raise InvalidArgument(f"{len(envelopes)} messages: one call takes 1 to {most}")
 
 
 def turn(
@@ -233,19 +289,92 @@ def recover(prefix: str, worker_id: str, *, after_token: int, cursor: str = "0")
 
 def pause(prefix: str, group: str, why: str) -> Call[bool]:
     """Hold a group; False when it was held already."""
-    arguments = (group, shortened(why))
+    arguments = (_sent(group), shortened(why))
     return Call("pause", prefix, arguments, _decode_done, repeatable=True)
 
 
 def resume(prefix: str, group: str) -> Call[bool]:
     """Let a paused or halted group go on; False when it was not held."""
-    return Call("resume", prefix, (group,), _decode_done, repeatable=True)
+    return Call("resume", prefix, (_sent(group),), _decode_done, repeatable=True)
 
 
 def skip(prefix: str, group: str, message_id: str) -> Call[str]:
     """Set the head aside; the result is the script's word: ok, leased or moved."""
-    arguments = (group, message_id)
+    arguments = (_sent(group), _sent(message_id))
     return Call("skip", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+
+
+def cancel(prefix: str, message_id: str) -> Call[str]:
+    """Take a scheduled message back; the result is the script's word."""
+    return Call("cancel", prefix, (message_id,), lambda reply: reply[0].decode(), repeatable=True)
+
+
+def reschedule(prefix: str, message_id: str, due: str) -> Call[bool]:
+    """Change when a scheduled message is due; False when it is not scheduled."""
+    return Call("reschedule", prefix, (message_id, due), _decode_done, repeatable=True)
+
+
+def agenda(prefix: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
+    """Read scheduled messages, soonest first; decoded by core.views."""
+    return Call("agenda", prefix, (start, limit), decode, repeatable=True)
+
+
+def set_tier(prefix: str, group: str, tier: int) -> Call[bool]:
+    """Move a group into another tier, backlog and all; False when it has no messages."""
+    return Call("set_tier", prefix, (_sent(group), tier), _decode_done, repeatable=True)
+
+
+def release(prefix: str, group: str) -> Call[bool]:
+    """End a group's lease; False when nobody holds it."""
+    return Call("release", prefix, (_sent(group),), _decode_done, repeatable=True)
+
+
+class Purged(NamedTuple):
+    """What a purge threw away."""
+
+    groups: int
+    messages: int
+
+
+def purge(prefix: str, groups: Sequence[str]) -> Call[Purged]:
+    """Throw the messages of up to 100 groups away, leased ones too."""
+    arguments: list[Argument] = [len(groups), *map(_sent, groups)]
+    return Call("purge", prefix, arguments, lambda reply: Purged(*reply), repeatable=True)
+
+
+def letters(
+    prefix: str,
+    first: str,
+    last: str,
+    limit: int,
+    *,
+    newest_first: bool,
+    decode: Callable[[Reply], T],
+) -> Call[T]:
+    """Read dead letters between two entry ids; decoded by core.views."""
+    order = "newest" if newest_first else "oldest"
+    return Call("letters", prefix, (first, last, limit, order), decode, repeatable=True)
+
+
+def redrive(prefix: str, entries: Sequence[str], *, to_tail: bool = False) -> Call[int]:
+    """Put up to 100 dead letters back, given oldest first; the result counts them."""
+    arguments: list[Argument] = ["tail" if to_tail else "front", len(entries), *entries]
+    return Call("redrive", prefix, arguments, _decode_count, repeatable=True)
+
+
+def drop(prefix: str, entries: Sequence[str]) -> Call[int]:
+    """Throw up to 500 dead letters away; the result counts them."""
+    return Call("drop", prefix, (len(entries), *entries), _decode_count, repeatable=True)
+
+
+def peek(prefix: str, group: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
+    """Read a group's messages from index `start` on; decoded by core.views."""
+    return Call("peek", prefix, (_sent(group), start, limit), decode, repeatable=True)
+
+
+def explain(prefix: str, group: str, decode: Callable[[Reply], T]) -> Call[T]:
+    """Ask for everything about one group; decoded by core.views."""
+    return Call("explain", prefix, (_sent(group),), decode, repeatable=True)
 
 
 class Heartbeat(NamedTuple):
@@ -332,16 +461,17 @@ def _lease(row: list[Any]) -> Lease:
     )
 
 
-def _decode_published(reply: Reply) -> int:
-    return int(reply[1]) if reply[0] == b"ok" else 0
-
-
 def _decode_turned(reply: Reply) -> Turned:
-    words, rows, wait_ms = reply
+    words, rows, wait_ms = reply[:3]
+    dropped = reply[3] if len(reply) > 3 else ()
     settled = [
         Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
     ]
-    return Turned(settled, [_lease(row) for row in rows], wait_ms)
+    expired = [
+        Expired(group.decode(errors="surrogateescape"), identifier.decode(errors="surrogateescape"))
+        for group, identifier in zip(dropped[::2], dropped[1::2], strict=True)
+    ]
+    return Turned(settled, [_lease(row) for row in rows], wait_ms, expired)
 
 
 def _decode_left(lease: Lease) -> Callable[[Reply], int]:
@@ -351,6 +481,10 @@ def _decode_left(lease: Lease) -> Callable[[Reply], int]:
         return int(reply[1])
 
     return decode
+
+
+def _decode_count(reply: Reply) -> int:
+    return int(reply[0])
 
 
 def _decode_done(reply: Reply) -> bool:

@@ -42,6 +42,26 @@ class Outgoing:
     group: str | None = field(kw_only=True)
     priority: int | None = field(kw_only=True, default=None)
     headers: Mapping[str, Any] | None = field(kw_only=True, default=None, repr=False)
+    delay: float | datetime.timedelta | None = field(kw_only=True, default=None)
+    eta: datetime.datetime | None = field(kw_only=True, default=None)
+    hold: bool = field(kw_only=True, default=False)
+    dedup_key: str | None = field(kw_only=True, default=None)
+    dedup_window: float | datetime.timedelta | None = field(kw_only=True, default=None)
+    expires_in: float | datetime.timedelta | None = field(kw_only=True, default=None)
+
+
+class EnvelopeOptions(NamedTuple):
+    """What is special about one message; see the script publish_with."""
+
+    expires_ms: int | None = None
+    """From now on."""
+    due: str = ""
+    """"+<ms from now>", "<epoch ms>", or empty for at once."""
+    hold: bool = False
+    dedup_key: str = ""
+    dedup_ms: int | None = None
+    digest: str = ""
+    """Stands for the content: the same key with another digest is a conflict."""
 
 
 class Envelope(NamedTuple):
@@ -51,6 +71,7 @@ class Envelope(NamedTuple):
     group: str
     tier: int
     body: bytes
+    options: EnvelopeOptions | None = None
 
 
 class Lease(NamedTuple):

@@ -79,34 +79,40 @@ class Snapshot:
     parked: tuple[GroupView, ...]
     """Soonest due first."""
     held: tuple[GroupView, ...]
-    """Paused and halted groups."""
+    """Halted groups, then paused ones."""
     workers: tuple[WorkerView, ...]
     counters: Mapping[str, int]
-    """published, delivered, acked, retried, released, dead, halted: totals."""
+    """What was published, delivered, acked, and so on: totals, by the names of `stats`."""
     leases_counted_fully: bool
     """False when there were more leases than one snapshot looks at."""
+    halted: int
+    """Groups that are halted; among the first 2,000 that are held."""
+    dead_letters: int
+    """Messages set aside that are still kept."""
 
 
 def snapshot_decoder(limit: int) -> Any:
     """Return the decoder of an `inspect` reply that keeps `limit` groups per list."""
 
     def decode(reply: list[Any]) -> Snapshot:
-        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen = reply
-        due = [_group(row, now_ms) for row in waiting]
-        later = [_group(row, now_ms) for row in parked]
+        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen, halted, dead = reply
+        due = [group_view(row, now_ms) for row in waiting]
+        later = [group_view(row, now_ms) for row in parked]
         return Snapshot(
             taken_at=moment(now_ms),
             tiers=tuple(_tier(row) for row in tiers),
             waiting=tuple(sorted(due, key=lambda view: -view.wait_seconds)[:limit]),
-            leased=tuple(_group(row, now_ms) for row in leased),
+            leased=tuple(group_view(row, now_ms) for row in leased),
             parked=tuple(sorted(later, key=lambda view: view.due_at or moment(0))[:limit]),
-            held=tuple(_group(row, now_ms) for row in held)[:limit],
+            held=tuple(group_view(row, now_ms) for row in held)[:limit],
             workers=tuple(_worker(row, now_ms) for row in workers),
             counters={
-                _text(name): int(value)
+                text(name): int(value)
                 for name, value in zip(counters[::2], counters[1::2], strict=True)
             },
             leases_counted_fully=seen < MOST_LEASES_SEEN,
+            halted=halted,
+            dead_letters=dead,
         )
 
     return decode
@@ -129,11 +135,12 @@ def _tier(row: list[int]) -> TierView:
     )
 
 
-def _group(row: list[Any], now_ms: int) -> GroupView:
+def group_view(row: list[Any], now_ms: int) -> GroupView:
+    """Return a group row of the scripts as named values."""
     group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
-    kind, since_ms, reason = _held(_text(why)) if why else ("paused", 0, "")
+    kind, since_ms, reason = _held(text(why)) if why else ("paused", 0, "")
     identifier, published_ms = "", 0
     if len(head) == HEAD_LENGTH:
         identifier, published_ms, _, _ = split_element(head)
@@ -142,10 +149,10 @@ def _group(row: list[Any], now_ms: int) -> GroupView:
         state = "leased"
     elif held:
         state = "halted" if kind == "halted" else "paused"
-    elif due_ms <= now_ms:
+    elif int(due_ms) <= now_ms:  # scores carry µs, the clock here does not
         state = "due"
     return GroupView(
-        group=_text(group),
+        group=text(group),
         tier=int(tier),
         state=state,
         due_at=None if held else moment(int(due_ms)),
@@ -155,10 +162,10 @@ def _group(row: list[Any], now_ms: int) -> GroupView:
         head_published_at=moment(published_ms) if published_ms else None,
         token=int(token) if token else None,
         lease_left_seconds=max(0, left_ms) / 1000,
-        holder=_text(holder),
+        holder=text(holder),
         deliveries=int(deliveries or 0),
         failures=int(failures or 0),
-        last_error=_text(error),
+        last_error=text(error),
         held_since=moment(since_ms) if since_ms else None,
         held_reason=reason,
     )
@@ -175,14 +182,15 @@ def _worker(row: list[Any], now_ms: int) -> WorkerView:
     identifier, seen, pairs = row
     seen_ms = int(float(seen))
     return WorkerView(
-        id=_text(identifier),
+        id=text(identifier),
         seen_at=moment(seen_ms),
         silent_seconds=max(0, now_ms - seen_ms) / 1000,
         fields={
-            _text(name): _text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+            text(name): text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         },
     )
 
 
-def _text(value: bytes) -> str:
+def text(value: bytes) -> str:
+    """Return bytes from the server as text that can be shown."""
     return value.decode(errors="replace")

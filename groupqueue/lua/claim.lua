@@ -7,11 +7,14 @@
 -- Reply {{{group, token, deliveries, failures, tier, element}} or {}, wait_ms}
 -- Keeps: a group is leased to one worker; lock and score change together.
 --@include open_shard
+--@include promote
 --@include claim
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "stats",
-  "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+--@include sooner
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
+  "scheduled", "backlog", "stats", "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local scheduled_ms = promote(shard)
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1,
   min_tier = tonumber(ARGV[3]), preferred = 0, threshold = -1,
 })
-return { leases, wait_ms }
+return { leases, sooner(wait_ms, scheduled_ms) }

@@ -2,34 +2,22 @@
 -- FLAGS no-writes
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] limit   integer  groups shown per list, 1..200
--- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen}
+-- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen,
+--   halted groups, dead letters}
 --   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
---   group   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
---            holder, deliveries, failures, error, why held}
+--   group   see includes/group_row.lua
 --   worker  {id, last heartbeat ms, {field, value, …}}
--- Keeps: nothing is written; at most 2,000 leases and held groups are looked at, so that the cost does
--- not grow with the number of groups.
+-- Keeps: nothing is written; at most 2,000 leases and as many held groups are looked at,
+-- so that the cost does not grow with the number of groups.
 --@include open_shard
 --@include read
-local HOLDERS_SEEN = 2000
+--@include group_row
+local MOST_SEEN = 2000
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "backlog", "stats", "workers", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
 local now = string.format("%.3f", shard.now)
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
-
-local function field(name, group)
-  return redis.call("HGET", prefix .. ":" .. name, group) or ""
-end
-
-local function group_row(group, tier, due)
-  local token = read("GET", prefix .. ":lock:" .. group) or ""
-  local head = read("LINDEX", prefix .. ":q:" .. group, 0) or ""
-  return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
-    token, token ~= "" and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
-    token ~= "" and field("holders", group) or "", field("attempts", group), field("failures", group),
-    field("errors", group), field("paused", group) }
-end
 
 -- Leases first: how many per tier, and the rows of those that have run longest.
 local leased, leased_held, is_leased, rows, cursor, seen = {}, {}, {}, {}, "0", 0
@@ -49,11 +37,11 @@ repeat
       table.insert(rows, { tonumber(token), group, tier, due })
     end
   end
-until cursor == "0" or seen >= HOLDERS_SEEN
+until cursor == "0" or seen >= MOST_SEEN
 table.sort(rows, function(a, b) return a[1] < b[1] end)
 local leased_rows = {}
 for index = 1, math.min(limit, #rows) do
-  leased_rows[index] = group_row(rows[index][2], rows[index][3], rows[index][4])
+  leased_rows[index] = group_row(shard, rows[index][2], rows[index][3], rows[index][4])
 end
 
 local tiers, waiting, parked, held = {}, {}, {}, {}
@@ -65,7 +53,7 @@ local function collect(into, tier, from, to, among)
   for index = 1, #found, 2 do
     if taken == limit then break end
     if not is_leased[found[index]] then
-      table.insert(into, group_row(found[index], tier, found[index + 1]))
+      table.insert(into, group_row(shard, found[index], tier, found[index + 1]))
       taken = taken + 1
     end
   end
@@ -84,22 +72,22 @@ for tier = 4, 0, -1 do
 end
 
 -- Held groups come from `paused`: one without messages is in no ready set. Halted ones
--- first, as they need somebody.
-if shard.size.paused > 0 then
-  local halted, paused, page = {}, {}, { "0" }
-  repeat
-    page = redis.call("HSCAN", prefix .. ":paused", page[1], "COUNT", "500")
-    for index = 1, #page[2], 2 do
-      local is_halted = string.sub(page[2][index + 1], 1, 6) == "halted"
-      table.insert(is_halted and halted or paused, page[2][index])
-    end
-  until page[1] == "0" or #halted >= limit or #halted + #paused >= HOLDERS_SEEN
-  for number = 1, math.min(limit, #halted + #paused) do
-    local group = halted[number] or paused[number - #halted]
-    local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
-    table.insert(held, group_row(group, tier,
-      redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""))
+-- need somebody, so they are shown first.
+local halted, paused = {}, {}
+cursor = "0"
+repeat
+  local page = redis.call("HSCAN", prefix .. ":paused", cursor, "COUNT", "500")
+  cursor = page[1]
+  for index = 1, #page[2], 2 do
+    local is_halted = string.sub(page[2][index + 1], 1, 6) == "halted"
+    table.insert(is_halted and halted or paused, page[2][index])
   end
+until cursor == "0" or #halted + #paused >= MOST_SEEN
+for index = 1, math.min(limit, #halted + #paused) do
+  local group = halted[index] or paused[index - #halted]
+  local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
+  held[index] = group_row(shard, group, tier,
+    redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or "")
 end
 
 local workers = {}
@@ -109,4 +97,4 @@ for index = 1, #registered, 2 do
     read("HGETALL", prefix .. ":worker:" .. registered[index]) })
 end
 return { shard.now_ms, tiers, waiting, leased_rows, parked, held, workers,
-  redis.call("HGETALL", prefix .. ":stats"), seen }
+  redis.call("HGETALL", prefix .. ":stats"), seen, #halted, shard.size.dead }

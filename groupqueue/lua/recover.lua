@@ -14,7 +14,8 @@
 --@include end_leases
 --@include hint
 --@include read
-local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake",
+--@include uncount
+local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, found, released = shard.prefix, {}, 0
 local page = redis.call("HSCAN", prefix .. ":holders", ARGV[3], "COUNT", "400")
@@ -28,9 +29,7 @@ for index = 1, #page[2], 2 do
 end
 local places = {}
 for _, place in ipairs(found) do
-  if redis.call("HINCRBY", prefix .. ":attempts", place[1], -1) <= 0 then
-    redis.call("HDEL", prefix .. ":attempts", place[1])
-  end
+  uncount(shard, place[1])
   table.insert(places, place)
   released = released + 1
   if #places == 400 or released == #found then

@@ -9,15 +9,21 @@
 --@include score
 --@include tier_of
 --@include forget_heads
+--@include hold_due
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "wake",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 local why = redis.call("HGET", prefix .. ":paused", group)
 if not why then return { "not paused" } end
 local kind = string.match(why, "^%a+")
 local lease_ms = redis.call("PTTL", prefix .. ":lock:" .. group)
-local due = lease_ms > 0 and digits(shard.now_ms + lease_ms) or score(shard.now)
+local due = score(shard.now)
+if lease_ms > 0 then
+  due = digits(shard.now_ms + lease_ms)
+elseif shard.size.scheduled > 0 then
+  due = hold_due(shard, group, due)
+end
 redis.call("HDEL", prefix .. ":paused", group)
 if kind == "halted" then forget_heads(shard, { group }) end
 redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), "XX", due, group)

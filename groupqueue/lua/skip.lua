@@ -12,31 +12,25 @@
 --@include tally
 --@include dead_letter
 --@include forget_heads
+--@include forget_scheduled
+--@include end_halt
 --@include place_groups
 --@include hint
 --@include read
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "backlog",
-  "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "stats", "minute", "wake", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
 local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
 
 local tier = tier_of(shard, group)
-local why = shard.size.paused > 0 and redis.call("HGET", prefix .. ":paused", group)
 local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":errors", group)
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
 redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
--- A halt is about the head that is gone; an operator's pause stays.
-if why and string.sub(why, 1, 6) == "halted" then
-  local paused = string.match(why, "\n(.*)")
-  if paused then
-    redis.call("HSET", prefix .. ":paused", group, paused)
-  else
-    redis.call("HDEL", prefix .. ":paused", group)
-  end
-end
+if shard.size.scheduled > 0 then forget_scheduled(shard, { ARGV[2] }) end -- it may be held
+end_halt(shard, group)
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")

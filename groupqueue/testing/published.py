@@ -10,6 +10,7 @@ from unittest import mock
 
 from groupqueue import publishing
 from groupqueue.conf import get_config
+from groupqueue.core.calls import Duplicates
 from groupqueue.core.messages import Envelope
 from groupqueue.testing import transactions
 from groupqueue.transport.connections import get_async_transport, get_transport
@@ -115,16 +116,16 @@ class PublishedMessages(Sequence[PublishedMessage]):
     def add(self, queue: str, envelopes: Sequence[Envelope]) -> None:
         """Take in what would have been sent in one call."""
         codec = get_config(queue).codec
-        for identifier, group, tier, body in envelopes:
-            content = codec.decode(body)
+        for envelope in envelopes:
+            content = codec.decode(envelope.body)
             self._messages.append(
                 PublishedMessage(
-                    id=identifier,
+                    id=envelope.id,
                     queue=queue,
                     topic=content.topic,
                     payload=content.payload,
-                    group=None if group == identifier else group,
-                    priority=tier,
+                    group=None if envelope.group == envelope.id else envelope.group,
+                    priority=envelope.tier,
                     headers=content.headers,
                 )
             )
@@ -178,9 +179,10 @@ class _Capture:
     def __init__(self, queue: str) -> None:
         self._queue = queue
 
-    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> Duplicates:
         for capture in _captures_of(self._queue):
             capture.add(self._queue, envelopes)
+        return {}
 
 
 class _AsyncCapture:
@@ -189,8 +191,8 @@ class _AsyncCapture:
     def __init__(self, queue: str) -> None:
         self._capture = _Capture(queue)
 
-    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        self._capture.publish_envelopes(envelopes)
+    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> Duplicates:
+        return self._capture.publish_envelopes(envelopes)
 
 
 def _get_transport(queue: str) -> RedisTransport | _Capture:

@@ -49,7 +49,10 @@ def get_async_transport(queue: str = "default") -> AsyncRedisTransport:
         config = conf.get_config(queue)
         client = async_twin(_client(config))
         of_loop[queue] = AsyncRedisTransport(
-            client, shard_prefix(config.name), arrival=config.arrival
+            client,
+            shard_prefix(config.name),
+            arrival=config.arrival,
+            max_group_depth=config.max_group_depth or 0,
         )
     return of_loop[queue]
 
@@ -58,7 +61,11 @@ def new_transport(queue: str, *, patient: bool = True) -> RedisTransport:
     """Return a transport with connections that nobody else uses."""
     config = conf.get_config(queue)
     return RedisTransport(
-        _client(config), shard_prefix(config.name), arrival=config.arrival, patient=patient
+        _client(config),
+        shard_prefix(config.name),
+        arrival=config.arrival,
+        max_group_depth=config.max_group_depth or 0,
+        patient=patient,
     )
 
 

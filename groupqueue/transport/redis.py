@@ -17,7 +17,14 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement, Turned
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import Envelope, Lease, checked_group, checked_tier
-from groupqueue.exceptions import InvalidMessage, OutcomeUnknown, ServerUnavailable, StaleLease
+from groupqueue.exceptions import (
+    DedupConflict,
+    GroupFull,
+    InvalidMessage,
+    OutcomeUnknown,
+    ServerUnavailable,
+    StaleLease,
+)
 from groupqueue.transport import scripts
 from groupqueue.transport.clients import (
     LONGEST_WAIT_SECONDS,
@@ -33,6 +40,9 @@ T = TypeVar("T")
 REPEAT_PAUSES_SECONDS = (0.0, 0.05, 0.2, 0.5)
 # A server that only falls silent is not asked again after this time.
 REPEAT_WITHIN_SECONDS = 3.0
+
+# A publish that was refused in so many words was answered.
+REFUSALS = (DedupConflict, GroupFull)
 
 
 class Publishers:
@@ -65,9 +75,12 @@ class Publishers:
 class _Transport:
     """What both executors share: the shard, the scripts, the publishers' names."""
 
-    def __init__(self, prefix: str, *, arrival: str, shebang: bool, patient: bool) -> None:
+    def __init__(
+        self, prefix: str, *, arrival: str, max_group_depth: int, shebang: bool, patient: bool
+    ) -> None:
         self.prefix = prefix
         self._arrival = arrival
+        self._max_group_depth = max_group_depth
         self._shebang = shebang
         self._patient = patient
         self._publishers = Publishers()
@@ -90,9 +103,16 @@ class _Transport:
         bounded = min(max(timeout_seconds, 0.001), LONGEST_WAIT_SECONDS)
         return "BLPOP", f"{self.prefix}:wake", f"{bounded:.3f}"
 
-    def _publish_call(self, envelopes: Sequence[Envelope], name: str, sequence: int) -> Call[int]:
+    def _publish_call(
+        self, envelopes: Sequence[Envelope], name: str, sequence: int
+    ) -> Call[calls.Duplicates]:
         return calls.publish(
-            self.prefix, envelopes, publisher=name, sequence=sequence, arrival=self._arrival
+            self.prefix,
+            envelopes,
+            publisher=name,
+            sequence=sequence,
+            arrival=self._arrival,
+            max_group_depth=self._max_group_depth,
         )
 
     def _claim_call(
@@ -135,15 +155,29 @@ class RedisTransport(_Transport):
     """
 
     def __init__(
-        self, client: redis.Redis, prefix: str, *, arrival: str = "fair", patient: bool = True
+        self,
+        client: redis.Redis,
+        prefix: str,
+        *,
+        arrival: str = "fair",
+        max_group_depth: int = 0,
+        patient: bool = True,
     ) -> None:
         """`arrival`: where a new group queues up, "fair" (last) or "front".
+
+        `max_group_depth` bounds what may wait in one group; 0 does not.
 
         `patient=False` gives up within two seconds when the server does not answer.
         """
         self.client = own_client(client, patient=patient)
         shebang = knows_shebang(self.client)
-        super().__init__(prefix, arrival=arrival, shebang=shebang, patient=patient)
+        super().__init__(
+            prefix,
+            arrival=arrival,
+            max_group_depth=max_group_depth,
+            shebang=shebang,
+            patient=patient,
+        )
 
     def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """Append one message to a group; return its id.
@@ -155,11 +189,20 @@ class RedisTransport(_Transport):
         self.publish_envelopes([envelope])
         return envelope.id
 
-    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Append up to 1,000 messages, all of them or none."""
+    def publish_envelopes(self, envelopes: Sequence[Envelope]) -> calls.Duplicates:
+        """Store messages, all of them or none: up to 1,000, or 500 if any has options.
+
+        Returns the first ids of those that were duplicates and left out, by their place
+        in the sequence. Raises DedupConflict and GroupFull.
+        """
         name, sequence = self._publishers.next_call()
-        self.perform(self._publish_call(envelopes, name, sequence))
+        try:
+            duplicates = self.perform(self._publish_call(envelopes, name, sequence))
+        except REFUSALS:
+            self._publishers.answered(name, sequence)
+            raise
         self._publishers.answered(name, sequence)
+        return duplicates
 
     def claim(self, worker_id: str, visibility: float, min_priority: int = 0) -> Lease | None:
         """Lease the head of the group that has waited longest, or return None.
@@ -276,12 +319,19 @@ class AsyncRedisTransport(_Transport):
         prefix: str,
         *,
         arrival: str = "fair",
+        max_group_depth: int = 0,
         patient: bool = True,
     ) -> None:
         """See RedisTransport."""
         self.client = own_async_client(client, patient=patient)
         shebang = knows_shebang(self.client)
-        super().__init__(prefix, arrival=arrival, shebang=shebang, patient=patient)
+        super().__init__(
+            prefix,
+            arrival=arrival,
+            max_group_depth=max_group_depth,
+            shebang=shebang,
+            patient=patient,
+        )
 
     async def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """See RedisTransport.publish."""
@@ -289,11 +339,16 @@ class AsyncRedisTransport(_Transport):
         await self.publish_envelopes([envelope])
         return envelope.id
 
-    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+    async def publish_envelopes(self, envelopes: Sequence[Envelope]) -> calls.Duplicates:
         """See RedisTransport.publish_envelopes."""
         name, sequence = self._publishers.next_call()
-        await self.perform(self._publish_call(envelopes, name, sequence))
+        try:
+            duplicates = await self.perform(self._publish_call(envelopes, name, sequence))
+        except REFUSALS:
+            self._publishers.answered(name, sequence)
+            raise
         self._publishers.answered(name, sequence)
+        return duplicates
 
     async def claim(self, worker_id: str, visibility: float, min_priority: int = 0) -> Lease | None:
         """See RedisTransport.claim."""

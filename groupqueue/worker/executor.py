@@ -21,7 +21,7 @@ from groupqueue.core.calls import Settlement
 from groupqueue.core.delivery import Delivery, message_from
 from groupqueue.core.messages import Lease
 from groupqueue.core.retries import RetryPolicy
-from groupqueue.exceptions import CorruptMessage, Reject, Retry
+from groupqueue.exceptions import CorruptMessage, Reject, Retry, Snooze
 from groupqueue.handlers import Handler, get_handler
 
 log = logging.getLogger("groupqueue.worker")
@@ -141,6 +141,8 @@ def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
         signals.send(signals.message_started, handler, delivery=delivery)
         handler(delivery)
         check()
+    except Snooze as snooze:
+        held.settlement = Settlement.release(held.lease, snooze.delay_seconds)
     except (Exception, SystemExit) as error:
         signals.send(signals.message_failed, handler, **_failed(held, error))
     else:
@@ -161,6 +163,8 @@ async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _noth
         await signals.asend(signals.message_started, handler, delivery=delivery)
         await handler(delivery)
         await check()
+    except Snooze as snooze:
+        held.settlement = Settlement.release(held.lease, snooze.delay_seconds)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         await signals.asend(signals.message_failed, handler, **_failed(held, error))
     else:

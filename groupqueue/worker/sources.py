@@ -88,6 +88,14 @@ class Source:
             # Until now its lease was renewed: an outage must not cost a finished message.
             self._keeper.let_go(held)
             note_settled(held, settled)
+        for expired in turned.expired:
+            signals.send(
+                signals.message_expired,
+                None,
+                message_id=expired.id,
+                group=expired.group,
+                queue=self.config.name,
+            )
         self._shares.charge(preference, len(turned.leases))
         self._plan(turned, want)
         return [

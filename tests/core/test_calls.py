@@ -148,11 +148,11 @@ def test_sequences_are_cut_into_chunks_in_order():
 # What is read --------------------------------------------------------------------------------
 
 
-def test_publish_tells_how_many_groups_it_made_claimable():
+def test_plain_messages_have_no_duplicates():
     call = calls.publish("p", envelopes(2), publisher="me", sequence=1)
 
-    assert call.decode([b"ok", 2]) == 2
-    assert call.decode([b"repeated"]) == 0
+    assert call.decode([b"ok", 2]) == {}
+    assert call.decode([b"repeated"]) == {}
 
 
 def test_a_turns_reply_becomes_settlements_and_leases():

@@ -33,7 +33,8 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
 
 def decoded(limit: int = 20, **lists: Any) -> Snapshot:
     names = ("tiers", "waiting", "leased", "parked", "held", "workers", "counters")
-    reply = [NOW, *(lists.get(name, []) for name in names), lists.get("seen", 0)]
+    numbers = (lists.get(name, 0) for name in ("seen", "halted", "dead"))
+    reply = [NOW, *(lists.get(name, []) for name in names), *numbers]
     return snapshot_decoder(limit)(reply)
 
 
@@ -53,6 +54,12 @@ def test_a_leased_group():
 
     assert (view.state, view.token, view.lease_left_seconds, view.holder) == ("leased", 17, 30, "w")
     assert view.due_at == moment(1796008021297)
+
+
+def test_a_group_that_became_due_within_this_millisecond_is_due():
+    [view] = decoded(waiting=[group(due=b"%d.999" % NOW)]).waiting
+
+    assert (view.state, view.wait_seconds) == ("due", 0)
 
 
 def test_a_parked_group():

@@ -99,7 +99,8 @@ def commands() -> set[str]:
     text = "\n".join(map(read_code, paths()))
     sent = set(re.findall(r'(?:redis\.p?call|read)\("(\w+)"', text))
     sizes = re.search(r"SIZE_OF = \{(.*?)\n\}", text, re.DOTALL)
-    return sent | set(re.findall(r'= "([A-Z]+)"', sizes[1] if sizes else ""))
+    by_table = set(re.findall(r'= "([A-Z]+)"', sizes[1] if sizes else ""))
+    return sent | by_table | set(re.findall(r'SIZE_OF\[\w+\] or "(\w+)"', text))
 
 
 def own_keys(script: str) -> list[str]:

@@ -8,6 +8,8 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import Lease
 from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.core.views import explanation
+from tests.transport.envelopes import expiring, held, keyed, scheduled, send
 from tests.transport.shards import Shard, envelope
 
 Operation = Callable[[Shard], Awaitable[object]]
@@ -46,9 +48,48 @@ async def _turn(shard: Shard) -> Operation:
     return lambda shard: shard.transport.turn("worker", finished, 50, visibility=30)
 
 
+async def _cancel(shard: Shard) -> Operation:
+    [identifier] = await send(shard, held("held"))
+    return lambda shard: shard.transport.perform(calls.cancel(shard.prefix, identifier))
+
+
+async def _reschedule(shard: Shard) -> Operation:
+    [identifier] = await send(shard, held("held"))
+    call = calls.reschedule(shard.prefix, identifier, "+5000")
+    return lambda shard: shard.transport.perform(call)
+
+
 async def _recover(shard: Shard) -> Operation:
     await _leased(shard)
     return lambda shard: shard.transport.recover("worker", 0)
+
+
+async def _release(shard: Shard) -> Operation:
+    await _leased(shard)
+    return lambda shard: shard.transport.perform(calls.release(shard.prefix, "group"))
+
+
+async def _dead_letters(shard: Shard) -> list[str]:
+    """Set two messages aside; return the entry ids of their letters."""
+    for _ in range(2):
+        await shard.transport.settle(Settlement.dead(await _leased(shard), "why"))
+    return [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+
+
+async def _letters(shard: Shard) -> Operation:
+    await _dead_letters(shard)
+    call = calls.letters(shard.prefix, "-", "+", 100, newest_first=False, decode=len)
+    return lambda shard: shard.transport.perform(call)
+
+
+async def _redrive(shard: Shard) -> Operation:
+    call = calls.redrive(shard.prefix, await _dead_letters(shard))
+    return lambda shard: shard.transport.perform(call)
+
+
+async def _drop(shard: Shard) -> Operation:
+    call = calls.drop(shard.prefix, await _dead_letters(shard))
+    return lambda shard: shard.transport.perform(call)
 
 
 def _simple(operation: Operation) -> Prepare:
@@ -68,6 +109,14 @@ OPERATIONS: dict[str, Prepare] = {
     "publish a thousand": _simple(
         lambda shard: shard.transport.publish_envelopes([envelope(f"g{n}") for n in range(1000)])
     ),
+    "publish with options": _simple(
+        lambda shard: shard.transport.publish_envelopes(
+            [scheduled("group"), held("held"), keyed("key"), expiring("brief")]
+        )
+    ),
+    "cancel": _cancel,
+    "reschedule": _reschedule,
+    "agenda": _performing(lambda prefix: calls.agenda(prefix, 0, 20, len)),
     "claim": _simple(lambda shard: shard.transport.claim("worker", 30)),
     "ack": _ack,
     "nack": _nack,
@@ -78,6 +127,14 @@ OPERATIONS: dict[str, Prepare] = {
     "pause": _performing(lambda prefix: calls.pause(prefix, "group", "why")),
     "resume": _performing(lambda prefix: calls.resume(prefix, "group")),
     "skip": _performing(lambda prefix: calls.skip(prefix, "group", "0" * 32)),
+    "set_tier": _performing(lambda prefix: calls.set_tier(prefix, "group", 3)),
+    "release": _release,
+    "purge": _performing(lambda prefix: calls.purge(prefix, ["group", "unknown"])),
+    "explain": _performing(lambda prefix: calls.explain(prefix, "group", explanation)),
+    "peek": _performing(lambda prefix: calls.peek(prefix, "group", 0, 20, len)),
+    "letters": _letters,
+    "redrive": _redrive,
+    "drop": _drop,
     "heartbeat": _performing(
         lambda prefix: calls.heartbeat(prefix, "worker", {"pid": 1}, kept_ms=9000)
     ),

@@ -33,6 +33,23 @@ async def test_publish_is_refused_and_nothing_is_stored(own_shard: Shard):
     assert own_shard.depth("group") == 2
 
 
+async def test_redriving_is_refused_and_nothing_is_lost(own_shard: Shard):
+    shard = own_shard
+    await shard.publish("group")
+    await shard.transport.settle(Settlement.dead(await shard.transport.claim("w", 30), "why"))
+    [(entry, _)] = shard.redis.xrange(shard.named("dead"))
+    call = calls.redrive(shard.prefix, [entry.decode()])
+    before = shard.dump()
+    shard.redis.config_set("maxmemory", 1)
+
+    with pytest.raises(ServerOutOfMemory, match="maxmemory"):
+        await shard.transport.perform(call)
+
+    assert shard.dump() == before
+    shard.redis.config_set("maxmemory", 0)
+    assert await shard.transport.perform(call) == 1
+
+
 async def test_publish_is_refused_by_a_server_that_does_not_know_the_script(own_shard: Shard):
     fill_up(own_shard)
 
@@ -70,6 +87,11 @@ async def test_everything_that_finishes_work_goes_on(own_shard: Shard):
     assert await perform(calls.skip(shard.prefix, "skipped", ids[0])) == "ok"
     assert await perform(calls.pause(shard.prefix, "skipped", "why")) is True
     assert await perform(calls.resume(shard.prefix, "skipped")) is True
+    assert await perform(calls.set_tier(shard.prefix, "a", 4)) is True
+    assert await perform(calls.drop(shard.prefix, ["1-0"])) == 0
+    await shard.transport.claim("operated", 30)
+    assert await perform(calls.release(shard.prefix, "a")) is True
+    assert (await perform(calls.purge(shard.prefix, ["a", "b"]))).messages == 3
     beat = calls.heartbeat(shard.prefix, "worker", {"pid": 1}, kept_ms=60_000)
     assert (await perform(beat)).workers == 1
     taken = await perform(calls.inspect(shard.prefix, 20, snapshot_decoder(20)))

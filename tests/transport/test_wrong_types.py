@@ -10,13 +10,15 @@ import pytest
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.core.views import explanation
 from groupqueue.exceptions import WrongKeyType
 from groupqueue.transport import scripts
+from tests.transport.envelopes import held, keyed, scheduled, send
 from tests.transport.lua_files import own_keys
 from tests.transport.shards import Shard, envelope
 
 Operation = Callable[[], Awaitable[object]]
-STRINGS = ("fence", "lock:", "publisher:")
+STRINGS = ("fence", "lock:", "publisher:", "dedup:")
 
 
 class Case(NamedTuple):
@@ -38,6 +40,28 @@ async def _publish(shard: Shard) -> Operation:
         shard.prefix, [envelope("first"), envelope("second")], publisher="p", sequence=7
     )
     return lambda: shard.transport.perform(call)
+
+
+async def _publish_with(shard: Shard) -> Operation:
+    await send(shard, scheduled("first"))
+    messages = [keyed("key", "first"), held("second")]
+    call = calls.publish(shard.prefix, messages, publisher="p", sequence=7)
+    return lambda: shard.transport.perform(call)
+
+
+async def _cancel(shard: Shard) -> Operation:
+    [identifier] = await send(shard, held("second"))
+    return lambda: shard.transport.perform(calls.cancel(shard.prefix, identifier))
+
+
+async def _reschedule(shard: Shard) -> Operation:
+    [identifier] = await send(shard, held("second"))
+    return lambda: shard.transport.perform(calls.reschedule(shard.prefix, identifier, "+5"))
+
+
+async def _agenda(shard: Shard) -> Operation:
+    await send(shard, scheduled("first"))
+    return lambda: shard.transport.perform(calls.agenda(shard.prefix, 0, 20, len))
 
 
 async def _claim(shard: Shard) -> Operation:
@@ -92,6 +116,59 @@ async def _skip(shard: Shard) -> Operation:
     return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head))
 
 
+async def _set_tier(shard: Shard) -> Operation:
+    await shard.publish("second")
+    return lambda: shard.transport.perform(calls.set_tier(shard.prefix, "second", 4))
+
+
+async def _release(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    return lambda: shard.transport.perform(calls.release(shard.prefix, "second"))
+
+
+async def _purge(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    return lambda: shard.transport.perform(calls.purge(shard.prefix, ["first", "second"]))
+
+
+async def _explain(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    return lambda: shard.transport.perform(calls.explain(shard.prefix, "second", explanation))
+
+
+async def _peek(shard: Shard) -> Operation:
+    await shard.publish("second")
+    return lambda: shard.transport.perform(calls.peek(shard.prefix, "second", 0, 20, len))
+
+
+async def _two_letters(shard: Shard) -> list[str]:
+    """Set a message of each group aside, of which the second has one left, and is leased."""
+    ends = [Settlement.dead(lease, "why") for lease in await _two_leases(shard)]
+    await shard.transport.turn("worker", ends, 1, visibility=60)
+    return [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+
+
+async def _letters(shard: Shard) -> Operation:
+    await _two_letters(shard)
+    call = calls.letters(shard.prefix, "-", "+", 100, newest_first=False, decode=len)
+    return lambda: shard.transport.perform(call)
+
+
+async def _redrive_to_the_front(shard: Shard) -> Operation:
+    call = calls.redrive(shard.prefix, await _two_letters(shard))
+    return lambda: shard.transport.perform(call)
+
+
+async def _redrive_to_the_tail(shard: Shard) -> Operation:
+    call = calls.redrive(shard.prefix, await _two_letters(shard), to_tail=True)
+    return lambda: shard.transport.perform(call)
+
+
+async def _drop(shard: Shard) -> Operation:
+    call = calls.drop(shard.prefix, await _two_letters(shard))
+    return lambda: shard.transport.perform(call)
+
+
 async def _heartbeat(shard: Shard) -> Operation:
     call = calls.heartbeat(shard.prefix, "w", {"pid": 1, "host": "h"}, kept_ms=60_000)
     return lambda: shard.transport.perform(call)
@@ -110,6 +187,12 @@ async def _inspect(shard: Shard) -> Operation:
 
 CASES = {
     "publish": Case("publish", _publish, ("q:second", "publisher:p")),
+    "publish with options": Case(
+        "publish_with", _publish_with, ("q:second", "publisher:p", "dedup:key")
+    ),
+    "cancel": Case("cancel", _cancel, ("q:second",)),
+    "reschedule": Case("reschedule", _reschedule, ("q:second",)),
+    "agenda": Case("agenda", _agenda),
     "claim": Case("claim", _claim),
     "claims of a turn": Case("turn", _turn_that_claims),
     "settlements of a turn": Case("turn", _turn_that_settles, ("q:second", "lock:second")),
@@ -120,6 +203,15 @@ CASES = {
     "pause": Case("pause", _pause),
     "resume": Case("resume", _resume),
     "skip": Case("skip", _skip, ("q:second",)),
+    "set_tier": Case("set_tier", _set_tier, ("q:second",)),
+    "release": Case("release", _release, ("q:second", "lock:second")),
+    "purge": Case("purge", _purge, ("q:second",)),
+    "explain": Case("explain", _explain, ("q:second", "lock:second")),
+    "peek": Case("peek", _peek, ("q:second",)),
+    "letters": Case("letters", _letters),
+    "redrive to the front": Case("redrive", _redrive_to_the_front, ("q:second", "lock:second")),
+    "redrive to the tail": Case("redrive", _redrive_to_the_tail, ("q:second", "lock:second")),
+    "drop": Case("drop", _drop),
     "heartbeat": Case("heartbeat", _heartbeat, ("worker:w",)),
     "depart": Case("depart", _depart, ("workers",)),
     "inspect": Case("inspect", _inspect, ("q:second", "lock:second", "worker:w")),

@@ -8,65 +8,22 @@
 -- Cost: O(log N + want) per tier. Keeps: lock and score change together.
 --@include digits
 --@include tally
+--@include picker
 --@include mend
-local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
-
--- Returns a function that picks the next due group: group, tier; and the queues it reads.
-local function picker(shard, request)
-  local queues, first = {}, {}
-  for tier = request.min_tier, 4 do
-    local ready = "ready:" .. TIER_NAMES[tier]
-    queues[tier], first[tier] = {}, 1
-    if shard.size[ready] > 0 then
-      queues[tier] = redis.call("ZRANGE", shard.prefix .. ":" .. ready, 0, digits(request.want), "WITHSCORES")
-    end
-  end
-  local function due(tier)
-    local moment = tonumber(queues[tier][first[tier] + 1] or "")
-    return moment and moment <= shard.now and moment
-  end
-  local function longest_waiting(from)
-    local best, best_moment
-    for tier = 4, from, -1 do
-      local moment = due(tier)
-      if moment and (not best or moment < best_moment) then best, best_moment = tier, moment end
-    end
-    return best
-  end
-  local function urgent()
-    if request.threshold >= 0 then
-      return longest_waiting(math.max(request.threshold, request.min_tier))
-    end
-    for tier = 4, request.min_tier, -1 do
-      if due(tier) then return tier end
-    end
-  end
-  local function pick(preferred)
-    local tier = (preferred and urgent()) or longest_waiting(request.min_tier)
-    if not tier then return nil end
-    local group = queues[tier][first[tier]]
-    first[tier] = first[tier] + 2
-    return group, TIER_NAMES[tier]
-  end
-  local function wait_ms()
-    local nearest
-    for tier = request.min_tier, 4 do
-      local text = queues[tier][first[tier] + 1]
-      local moment = text and text ~= "inf" and tonumber(text)
-      if moment and (not nearest or moment < nearest) then nearest = moment end
-    end
-    return nearest and math.max(0, math.ceil(nearest - shard.now)) or -1
-  end
-  return pick, wait_ms
-end
-
--- Leases a group if it can be leased; returns its row, or nil when it had to be mended.
+--@include is_expired
+--@include drop_expired
+-- Leases a group if it can be leased; returns its row, or nil when it had to be mended
+-- or its messages had expired.
 local function lease(shard, request, group, tier, token)
   local prefix = shard.prefix
   local element = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
     mend(shard, group, tier, element)
+    return nil
+  end
+  if is_expired(shard, element) then
+    drop_expired(shard, group, tier)
     return nil
   end
   local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
@@ -101,14 +58,17 @@ local function claim_seen(shard, request, leases)
   return wait_ms(), mended
 end
 
-local LOOKS = 10 -- mending is rare; whoever asks again goes on where this left off
+-- Mending is rare, and there may be any number of expired messages: whoever asks again goes
+-- on where this left off.
+local LOOKS, MOST_DROPPED = 10, 1000
 
 local function claim(shard, request)
   local leases, wait_ms, mended = {}, -1, 0
+  shard.may_drop = MOST_DROPPED
   shard.token = math.max(tonumber(redis.call("GET", shard.prefix .. ":fence") or "0"), shard.now_us - 1)
   for _ = 1, LOOKS do
     wait_ms, mended = claim_seen(shard, request, leases)
-    if mended == 0 or #leases == request.want then break end
+    if mended == 0 or #leases == request.want or shard.may_drop <= 0 then break end
   end
   if #leases > 0 then
     redis.call("SET", shard.prefix .. ":fence", digits(shard.token))

@@ -5,11 +5,10 @@
 --@include digits
 --@include read
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
-local SIZE_OF = {
-  prio = "HLEN", attempts = "HLEN", failures = "HLEN", errors = "HLEN", holders = "HLEN",
-  paused = "HLEN", backlog = "HLEN", stats = "HLEN", minute = "HLEN", meta = "HLEN",
-  wake = "LLEN", dead = "XLEN", fence = "STRLEN", workers = "ZCARD", ["ready:0"] = "ZCARD",
-  ["ready:1"] = "ZCARD", ["ready:2"] = "ZCARD", ["ready:3"] = "ZCARD", ["ready:4"] = "ZCARD",
+local SIZE_OF = { -- all others are hashes
+  wake = "LLEN", dead = "XLEN", fence = "STRLEN", workers = "ZCARD", scheduled = "ZCARD",
+  ["ready:0"] = "ZCARD", ["ready:1"] = "ZCARD", ["ready:2"] = "ZCARD",
+  ["ready:3"] = "ZCARD", ["ready:4"] = "ZCARD",
 }
 
 local function open_shard(prefix, names)
@@ -23,7 +22,9 @@ local function open_shard(prefix, names)
   for index = 1, #names do
     local name = names[index]
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
-    size[name] = read(SIZE_OF[name], key)
+    size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
+  -- Only who has scheduled messages pays for looking at their data.
+  if (size.scheduled or 0) > 0 then read("HLEN", prefix .. ":scheduled:data") end
   return shard
 end

@@ -1,6 +1,7 @@
 -- place_groups: write where groups stand after a change: those with messages into
 -- their tier's ready set at their due moment, drained ones out of every record.
 -- Takes {{group, tier, due (text), left}, …}; a paused group's due moment is +inf.
+--@include hold_due
 local function place_groups(shard, places)
   local prefix = shard.prefix
   local ready, drained, forgotten = {}, {}, {}
@@ -13,6 +14,8 @@ local function place_groups(shard, places)
     else
       if shard.size.paused > 0 and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
         due = "+inf"
+      elseif shard.size.scheduled > 0 then
+        due = hold_due(shard, group, due)
       end
       ready[tier] = ready[tier] or {}
       table.insert(ready[tier], due)

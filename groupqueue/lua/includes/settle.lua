@@ -9,6 +9,7 @@
 --@include score
 --@include tally
 --@include read
+--@include uncount
 --@include tier_of
 --@include forget_heads
 --@include end_leases
@@ -29,10 +30,7 @@ function outcomes.retry(shard, s)
 end
 
 function outcomes.release(shard, s)
-  -- The delivery did not count: the next one gets the number of this one.
-  if redis.call("HINCRBY", shard.prefix .. ":attempts", s.group, -1) <= 0 then
-    redis.call("HDEL", shard.prefix .. ":attempts", s.group)
-  end
+  uncount(shard, s.group)
   if s.error ~= "" then redis.call("HSET", shard.prefix .. ":errors", s.group, s.error) end
   return 0, s.now + tonumber(s.value)
 end
@@ -72,6 +70,7 @@ local function checked(shard, settlements)
       head = read("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
       words[number * 2 - 1] = "moved"
     end
+    if s.outcome == "dead" then read("XLEN", shard.prefix .. ":dead") end
     if head and string.sub(head, 1, 32) == s.id then
       seen[s.group] = true
       s.number = number

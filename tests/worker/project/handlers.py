@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import datetime
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from groupqueue import Delivery, Reject, Retry, handler, publish, signals
+from groupqueue.exceptions import Snooze
 from tests.servers import wait_until
 from tests.worker.plan import current_plan
 from tests.worker.project.connections import one_connection
@@ -220,6 +222,46 @@ def steering(payload: dict[str, Any]) -> BaseException:
     return kinds[payload["error"]]()
 
 
+def until_later(payload: dict[str, Any]) -> float | datetime.timedelta | datetime.datetime:
+    """Return until when the message is put off, in the form that it asks for."""
+    length = datetime.timedelta(seconds=payload.get("seconds", 0.05))
+    now = datetime.datetime.now(tz=datetime.UTC)
+    forms: dict[str, float | datetime.timedelta | datetime.datetime] = {
+        "seconds": length.total_seconds(),
+        "timedelta": length,
+        "moment": now + length,
+        "past": now - length,
+        "naive": (now + length).replace(tzinfo=None),
+        "too_long": 1e12,
+    }
+    return forms[payload["until"]]
+
+
+def put_off(delivery: Delivery) -> None:
+    """Fail as often as the message says, then ask for later while the gate is shut."""
+    if delivery.attempt <= delivery.payload.get("failures", 0):
+        raise RuntimeError("out of paint")
+    if not at_gate(delivery):
+        raise Snooze(until_later(delivery.payload))
+
+
+@handler("snooze")
+def snooze(delivery: Delivery) -> None:
+    """Put the message off for as long as the gate is shut."""
+    traces.leave("started", delivery)
+    put_off(delivery)
+    traces.leave("ended", delivery)
+
+
+@handler("snooze.async")
+async def snooze_async(delivery: Delivery) -> None:
+    """The same on the event loop."""
+    traces.leave("started", delivery)
+    await asyncio.sleep(0)
+    put_off(delivery)
+    traces.leave("ended", delivery)
+
+
 @handler("crash")
 def crash(delivery: Delivery) -> None:
     """Take the process down; the first time while as many others work as the message says."""
@@ -368,6 +410,7 @@ RECEIVERS = {
         "message_started",
         "message_succeeded",
         "message_failed",
+        "message_expired",
         "message_dead",
         "group_halted",
         "lease_lost",

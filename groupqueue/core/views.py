@@ -1,0 +1,266 @@
+"""What people are shown of single groups, messages and dead letters, as named values."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from groupqueue.core.codec import Codec, Content
+from groupqueue.core.messages import moment, split_element
+from groupqueue.core.snapshot import GroupState, GroupView, group_view, text
+from groupqueue.exceptions import CorruptMessage, InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMessage:
+    """One message as it lies in the queue."""
+
+    id: str
+    topic: str
+    """Empty when the bytes cannot be decoded."""
+    payload: Any = field(repr=False)
+    headers: Mapping[str, Any] = field(repr=False)
+    published_at: datetime.datetime
+    size_bytes: int
+
+
+class Peeked(NamedTuple):
+    """Some of a group's messages."""
+
+    depth: int
+    """How many messages the group has."""
+    messages: tuple[StoredMessage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message set aside, with what was known of it then."""
+
+    entry: str
+    """The id to redrive or drop it by; its first part is the ms at which it was set aside."""
+    group: str
+    tier: int
+    reason: str
+    error: str
+    deliveries: int
+    failures: int
+    died_at: datetime.datetime
+    message: StoredMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A message that is not due yet."""
+
+    id: str
+    group: str
+    due_at: datetime.datetime
+    is_held: bool
+    """Whether it lies in its group already and holds it until it is due."""
+    message: StoredMessage | None
+    """None for a held one: see the group."""
+
+
+class Agenda(NamedTuple):
+    """Some of the scheduled messages."""
+
+    total: int
+    """How many there are in all."""
+    messages: tuple[Scheduled, ...]
+
+
+class Letters(NamedTuple):
+    """Some of the dead letters."""
+
+    total: int
+    """How many there are in all."""
+    letters: tuple[DeadLetter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Which dead letters are meant; what is left out lets all through."""
+
+    entries: Collection[str] = ()
+    group: str | None = None
+    topic: str | None = None
+    reason: str | None = None
+    since: datetime.datetime | None = None
+    """Set aside at or after this moment; aware."""
+    until: datetime.datetime | None = None
+    """Set aside before this moment; aware."""
+
+    def __post_init__(self) -> None:
+        for moment_ in (self.since, self.until):
+            if moment_ is not None and moment_.tzinfo is None:
+                raise InvalidArgument(f"since and until must be aware datetimes, not {moment_!r}")
+
+    def lets_through(self, letter: DeadLetter) -> bool:
+        """Say whether a letter is meant."""
+        return (
+            (not self.entries or letter.entry in self.entries)
+            and self.group in (None, letter.group)
+            and self.topic in (None, letter.message.topic)
+            and self.reason in (None, letter.reason)
+            and (self.since is None or self.since <= letter.died_at)
+            and (self.until is None or letter.died_at < self.until)
+        )
+
+    @property
+    def is_about_time(self) -> bool:
+        """Whether all letters between two moments are meant."""
+        return not self.entries and (self.group, self.topic, self.reason) == (None, None, None)
+
+    def stretches(self, *, newest_first: bool) -> list[tuple[str, str]]:
+        """Return first and last entry id of each stretch to read, in reading order."""
+        if self.entries:
+            entries = sorted(set(self.entries), key=entry_order, reverse=newest_first)
+            return [(entry, entry) for entry in entries]
+        oldest = "-" if self.since is None else f"{_milliseconds(self.since)}-0"
+        newest = "+" if self.until is None else f"({_milliseconds(self.until)}-0"
+        return [(newest, oldest) if newest_first else (oldest, newest)]
+
+
+EVERY_LETTER = LetterFilter()
+
+
+def entry_order(entry: str) -> tuple[int, int]:
+    """Return the key by which entry ids sort in time; raises InvalidArgument for what is none."""
+    moment_ms, _, number = entry.partition("-")
+    if not (entry.isascii() and moment_ms.isdecimal() and number.isdecimal()):
+        raise InvalidArgument(f"{entry!r} is no dead letter's entry id, such as 1796007627120-0")
+    return int(moment_ms), int(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a group is where it is."""
+
+    group: GroupView
+    state: GroupState | Literal["empty"]
+    """As the group's, but for a group without messages that nobody holds."""
+    reason: str
+    """One sentence for people."""
+    groups_ahead: int
+    """Due groups that have waited longer, in all tiers; 0 unless the group is due."""
+    groups_above: int
+    """Due groups in higher tiers; 0 unless the group is due."""
+    leased_since: datetime.datetime | None
+    holder: Mapping[str, str]
+    """What the holder says of itself: host, pid, name…; empty when nobody holds it."""
+
+
+def peeked_decoder(codec: Codec) -> Callable[[Any], Peeked]:
+    """Return the decoder of a `peek` reply."""
+    return lambda reply: Peeked(
+        reply[0], tuple(stored_message(element, codec) for element in reply[1])
+    )
+
+
+def letters_decoder(codec: Codec) -> Callable[[Any], Letters]:
+    """Return the decoder of a `letters` reply."""
+    return lambda reply: Letters(
+        reply[0], tuple(_letter(entry, pairs, codec) for entry, pairs in reply[1])
+    )
+
+
+def agenda_decoder(codec: Codec) -> Callable[[Any], Agenda]:
+    """Return the decoder of an `agenda` reply."""
+    return lambda reply: Agenda(reply[0], tuple(_scheduled(row, codec) for row in reply[1]))
+
+
+def explanation(reply: Any) -> Explanation:
+    """Decode an `explain` reply."""
+    now_ms, row, (ahead, above), pairs = reply
+    view = group_view(row, now_ms)
+    return Explanation(
+        group=view,
+        state="empty" if view.depth == 0 and view.held_since is None else view.state,
+        reason=_reason(view),
+        groups_ahead=ahead,
+        groups_above=above,
+        # A token is the server's clock in µs when the lease was given, or a little later.
+        leased_since=None if view.token is None else moment(view.token // 1000),
+        holder={
+            text(name): text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+        },
+    )
+
+
+def stored_message(element: bytes, codec: Codec) -> StoredMessage:
+    """Return what an element holds; undecodable bytes have no topic."""
+    identifier, published_ms, _, body = split_element(element)
+    try:
+        content = codec.decode(body)
+    except CorruptMessage:
+        content = Content("", None, {})
+    return StoredMessage(
+        id=identifier,
+        topic=content.topic,
+        payload=content.payload,
+        headers=content.headers,
+        published_at=moment(published_ms),
+        size_bytes=len(body),
+    )
+
+
+def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
+    identifier, due, noted = row
+    is_held = noted.startswith(b"H")
+    # What somebody else wrote is shown as a message that cannot be decoded.
+    ends_at = 6 + (int(noted[2:6]) if noted[2:6].isdigit() else 0)
+    return Scheduled(
+        id=text(identifier),
+        group=(noted[1:] if is_held else noted[6:ends_at]).decode(errors="surrogateescape"),
+        due_at=moment(int(float(due))),
+        is_held=is_held,
+        message=None if is_held else stored_message(noted[ends_at:], codec),
+    )
+
+
+def _letter(entry: bytes, pairs: list[bytes], codec: Codec) -> DeadLetter:
+    # Somebody else may have written into the stream: what is missing is empty.
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    identifier = text(entry)
+    return DeadLetter(
+        entry=identifier,
+        group=fields.get(b"group", b"").decode(errors="surrogateescape"),
+        tier=_whole_number(fields.get(b"tier")),
+        reason=text(fields.get(b"reason", b"")),
+        error=text(fields.get(b"error", b"")),
+        deliveries=_whole_number(fields.get(b"deliveries")),
+        failures=_whole_number(fields.get(b"failures")),
+        died_at=moment(int(identifier.partition("-")[0])),
+        message=stored_message(fields.get(b"element", b""), codec),
+    )
+
+
+def _whole_number(digits: bytes | None) -> int:
+    return int(digits) if digits and digits.isdigit() else 0
+
+
+def _milliseconds(when: datetime.datetime) -> int:
+    return max(0, math.ceil(when.timestamp() * 1000))
+
+
+def _reason(view: GroupView) -> str:
+    if view.depth == 0:
+        held = "; it is paused: what is published to it will wait" if view.held_since else ""
+        return f"the group has no messages{held}"
+    match view.state:
+        case "leased":
+            held = "; then it is paused" if view.held_since else ""
+            return f"{view.holder or 'somebody'} handles its head{held}"
+        case "halted":
+            return f"its head was given up ({view.held_reason}): resume the group or skip the head"
+        case "paused":
+            return "an operator paused it" + (f": {view.held_reason}" if view.held_reason else "")
+        case "parked":
+            times = "1 failure" if view.failures == 1 else f"{view.failures} failures"
+            failed = f" after {times}" if view.failures else ""
+            return f"it waits until its head is due{failed}"
+        case "due":
+            return "it waits for a worker"

@@ -1,0 +1,67 @@
+-- cancel: take a scheduled message back before it is due.
+-- FLAGS allow-oom
+-- KEYS[1] prefix  routing key of the shard
+-- ARGV[1] id      string   the message's id
+-- Reply {"ok", group} | {"not scheduled"} | {"too deep", group}
+-- Keeps: of a held message at most 1,000 places of its group are searched; a leased head is
+-- left alone.
+--@include open_shard
+--@include score
+--@include read
+--@include tier_of
+--@include tally
+--@include forget_heads
+--@include forget_scheduled
+--@include place_groups
+--@include hint
+local PLACES_SEARCHED, PLACES_AT_ONCE = 1000, 50 -- a message may be large
+
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
+  "stats", "minute", "wake", "scheduled", "scheduled:data",
+  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local prefix, id = shard.prefix, ARGV[1]
+local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
+local due = redis.call("ZSCORE", prefix .. ":scheduled", id)
+if not noted or not due then return { "not scheduled" } end
+
+if string.sub(noted, 1, 1) ~= "H" then
+  forget_scheduled(shard, { id })
+  tally(shard, "cancelled", 1)
+  return { "ok", string.sub(noted, 7, 6 + (tonumber(string.sub(noted, 3, 6)) or 0)) }
+end
+
+-- A held message lies in its group already, and is like any other once it is due.
+local group = string.sub(noted, 2)
+local list = prefix .. ":q:" .. group
+local depth = read("LLEN", list)
+if tonumber(due) <= shard.now_ms then return { "not scheduled" } end
+
+local function find()
+  for from = 0, math.min(depth, PLACES_SEARCHED) - 1, PLACES_AT_ONCE do
+    local found = redis.call("LRANGE", list, from, from + PLACES_AT_ONCE - 1)
+    for index, element in ipairs(found) do
+      if string.sub(element, 1, 32) == id then return from + index, element end
+    end
+  end
+end
+
+local place, element = find()
+if not place then
+  if depth > PLACES_SEARCHED then return { "too deep", group } end
+  forget_scheduled(shard, { id }) -- its group was purged
+  return { "not scheduled" }
+end
+if place == 1 and redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then
+  return { "not scheduled" }
+end
+local tier = tier_of(shard, group)
+redis.call("LREM", list, 1, element)
+redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
+forget_scheduled(shard, { id })
+tally(shard, "cancelled", 1)
+if place == 1 then
+  forget_heads(shard, { group })
+  place_groups(shard, { { group, tier, score(shard.now), depth - 1 } })
+  hint(shard)
+end
+return { "ok", group }

@@ -1,0 +1,11 @@
+-- forget_group: drop every record of a group whose messages are gone, leased or not.
+--@include forget_heads
+--@include end_halt
+local function forget_group(shard, group, tier)
+  redis.call("DEL", shard.prefix .. ":lock:" .. group)
+  redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
+  redis.call("HDEL", shard.prefix .. ":prio", group)
+  redis.call("HDEL", shard.prefix .. ":holders", group)
+  forget_heads(shard, { group })
+  end_halt(shard, group)
+end

@@ -1,0 +1,6 @@
+-- forget_scheduled: drop what was noted of messages that were scheduled and are no more.
+local function forget_scheduled(shard, ids)
+  if #ids == 0 then return end
+  redis.call("ZREM", shard.prefix .. ":scheduled", unpack(ids))
+  redis.call("HDEL", shard.prefix .. ":scheduled:data", unpack(ids))
+end

@@ -1,0 +1,17 @@
+-- group_row: what people are told of one group:
+--   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
+--    holder, deliveries, failures, error, why held}
+--@include read
+local function group_row(shard, group, tier, due)
+  local prefix = shard.prefix
+  local function field(name)
+    return redis.call("HGET", prefix .. ":" .. name, group) or ""
+  end
+  local token = read("GET", prefix .. ":lock:" .. group) or ""
+  local head = read("LINDEX", prefix .. ":q:" .. group, 0) or ""
+  local is_leased = token ~= ""
+  return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
+    token, is_leased and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
+    is_leased and field("holders") or "", field("attempts"), field("failures"),
+    field("errors"), field("paused") }
+end

@@ -1,0 +1,7 @@
+-- is_repeated: tell a repeated or late call from a new one. Each publisher numbers its
+-- calls, and has one under way at a time.
+--@include read
+local function is_repeated(shard, publisher, sequence)
+  local last = read("GET", shard.prefix .. ":publisher:" .. publisher)
+  return last and tonumber(last) >= tonumber(sequence)
+end

@@ -1,0 +1,386 @@
+"""Do the verbs that look say what is there, to people and to scripts, and change nothing?"""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from groupqueue import publish
+from groupqueue.core import calls
+from tests.operating.conftest import Bench, operate
+
+# The names that scripts rely on.
+TIER_NAMES = {
+    "tier",
+    "groups",
+    "due",
+    "leased",
+    "parked",
+    "held",
+    "messages",
+    "longest_wait_seconds",
+}
+GROUP_NAMES = {
+    "group",
+    "tier",
+    "state",
+    "due_at",
+    "wait_seconds",
+    "depth",
+    "head_id",
+    "head_published_at",
+    "token",
+    "lease_left_seconds",
+    "holder",
+    "deliveries",
+    "failures",
+    "last_error",
+    "held_since",
+    "held_reason",
+}
+MESSAGE_NAMES = {"id", "topic", "published_at", "size_bytes"}
+LETTER_NAMES = {
+    "entry",
+    "group",
+    "tier",
+    "reason",
+    "error",
+    "deliveries",
+    "failures",
+    "died_at",
+    "message",
+}
+
+
+def is_aware_time(text: str) -> bool:
+    return datetime.datetime.fromisoformat(text).tzinfo is not None
+
+
+def fill(bench: Bench) -> None:
+    """Bring a group into each state."""
+    bench.halt("halted")
+    bench.park("parked")
+    bench.publish("leased", 1, 2, tier=3)
+    bench.claim("worker-7")
+    bench.publish("paused")
+    bench.queue.pause("paused", "data fix")
+    bench.publish("due")
+
+
+def test_stats_count_everything(bench: Bench) -> None:
+    fill(bench)
+    bench.bury("buried")
+    beat = calls.heartbeat(bench.queue.prefix, "worker-7", {"host": "a", "pid": 3}, kept_ms=60_000)
+    bench.transport.perform(beat)
+
+    said = operate("stats", "--json")
+
+    assert said.code == 0
+    document = said.document
+    assert set(document) == {
+        "queue",
+        "taken_at",
+        "tiers",
+        "totals",
+        "halted",
+        "dead_letters",
+        "counters",
+        "leases_counted_fully",
+        "workers",
+        "exceeded",
+    }
+    assert document["queue"] == "default"
+    assert is_aware_time(document["taken_at"])
+    assert [tier["tier"] for tier in document["tiers"]] == [4, 3, 2, 1, 0]
+    assert all(set(tier) == TIER_NAMES for tier in document["tiers"])
+    totals = document["totals"]
+    assert {name: totals[name] for name in ("groups", "due", "leased", "parked", "held")} == {
+        "groups": 5,
+        "due": 1,
+        "leased": 1,
+        "parked": 1,
+        "held": 2,
+    }
+    assert (totals["messages"], document["halted"], document["dead_letters"]) == (6, 1, 1)
+    [worker] = document["workers"]
+    assert set(worker) == {"id", "seen_at", "silent_seconds", "fields"}
+    assert (worker["id"], worker["fields"]) == ("worker-7", {"host": "a", "pid": "3"})
+
+
+def test_stats_are_a_table_for_people(bench: Bench) -> None:
+    fill(bench)
+
+    said = operate("stats")
+
+    lines = said.out.splitlines()
+    assert lines[0].startswith("default at ")
+    [total] = [line.split() for line in lines if line.startswith("all ")]
+    assert total[1:7] == ["5", "1", "1", "1", "2", "6"]
+    assert "1 halted groups, 0 dead letters" in said.out
+    assert "no workers" in said.out
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        (["--max-lag", "0.5"], "lag_seconds"),
+        (["--max-dead", "1"], "dead_letters"),
+        (["--max-halted", "0"], "halted"),
+    ],
+)
+def test_stats_exit_with_4_beyond_a_limit_and_say_which(
+    bench: Bench, limits: list[str], name: str
+) -> None:
+    fill(bench)
+    bench.bury("buried", 1, 2)
+    bench.client.zadd(f"{bench.queue.prefix}:ready:0", {"due": 1})
+
+    said = operate("stats", "--json", *limits)
+
+    assert said.code == 4
+    assert name in said.trouble
+    [exceeded] = said.document["exceeded"]
+    assert exceeded["name"] == name
+    assert exceeded["found"] > exceeded["limit"] == float(limits[1])
+
+
+def test_stats_within_their_limits_exit_with_0(bench: Bench) -> None:
+    fill(bench)
+    bench.bury("buried", 1, 2)
+
+    said = operate("stats", "--max-lag", 3600, "--max-dead", 2, "--max-halted", 1, "--json")
+
+    assert (said.code, said.document["exceeded"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("due", [("due", "due")]),
+        ("leased", [("leased", "leased")]),
+        ("parked", [("parked", "parked")]),
+        ("held", [("halted", "halted"), ("paused", "paused")]),
+    ],
+)
+def test_groups_are_listed_by_state(
+    bench: Bench, state: str, expected: list[tuple[str, str]]
+) -> None:
+    fill(bench)
+
+    said = operate("groups", "--state", state, "--json")
+
+    listed = said.document["groups"]
+    assert [(view["group"], view["state"]) for view in listed] == expected
+    assert all(set(view) == GROUP_NAMES for view in listed)
+    text = operate("groups", "--state", state).out
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [name for name, _ in expected]
+
+
+def test_groups_without_a_state_are_all_lists(bench: Bench) -> None:
+    fill(bench)
+
+    listed = operate("groups", "--json").document["groups"]
+
+    assert [view["group"] for view in listed] == ["due", "leased", "parked", "halted", "paused"]
+
+
+def test_groups_are_bounded(bench: Bench) -> None:
+    for number in range(5):
+        bench.publish(f"group-{number}")
+
+    assert len(operate("groups", "--limit", 3, "--json").document["groups"]) == 3
+
+
+def test_groups_tell_how_long_and_why(bench: Bench) -> None:
+    fill(bench)
+
+    text = operate("groups").out
+
+    rows = {line.split()[0]: line for line in text.splitlines()[1:]}
+    assert "left" in rows["leased"]
+    assert "worker-7" in rows["leased"]
+    assert "in 59 min" in rows["parked"]
+    assert "RuntimeError: out of paint" in rows["parked"]
+    assert "max_attempts; RuntimeError: boom" in rows["halted"]
+    assert "data fix" in rows["paused"]
+
+
+def test_held_groups_are_counted_beyond_what_is_listed_and_halted_ones_come_first(
+    bench: Bench,
+) -> None:
+    for number in range(300):
+        bench.queue.pause(f"paused-{number}")
+    bench.halt("halted")
+
+    assert operate("stats", "--json").document["halted"] == 1
+    assert operate("groups", "--limit", 1, "--json").document["groups"][-1]["group"] == "halted"
+
+
+@pytest.mark.parametrize("group", ["due", "leased", "parked", "paused", "halted"])
+def test_explain_tells_state_and_reason(bench: Bench, group: str) -> None:
+    fill(bench)
+
+    said = operate("explain", group, "--json")
+
+    document = said.document
+    assert set(document) == GROUP_NAMES | {
+        "queue",
+        "reason",
+        "groups_ahead",
+        "groups_above",
+        "leased_since",
+        "holder_fields",
+    }
+    assert (said.code, document["group"], document["state"]) == (0, group, group)
+    assert document["reason"]
+    text = operate("explain", group).out
+    assert dict(line.split(maxsplit=1) for line in text.splitlines())["state"] == group
+
+
+def test_explain_names_the_holder(bench: Bench) -> None:
+    fill(bench)
+    beat = calls.heartbeat(bench.queue.prefix, "worker-7", {"host": "a", "pid": 3}, kept_ms=60_000)
+    bench.transport.perform(beat)
+
+    document = operate("explain", "leased", "--json").document
+
+    assert (document["holder"], document["holder_fields"]) == (
+        "worker-7",
+        {"host": "a", "pid": "3"},
+    )
+    assert is_aware_time(document["leased_since"])
+    assert "host=a pid=3" in operate("explain", "leased").out
+
+
+def test_explain_tells_the_place_in_line(bench: Bench) -> None:
+    bench.publish("first")
+    bench.publish("second")
+    bench.publish("urgent", tier=4)
+
+    document = operate("explain", "second", "--json").document
+
+    assert (document["groups_ahead"], document["groups_above"]) == (1, 1)
+    assert "1 groups have waited longer, 1 are in higher tiers" in operate("explain", "second").out
+
+
+def test_an_unknown_group_is_empty_and_no_error(bench: Bench) -> None:
+    said = operate("explain", "nowhere", "--json")
+
+    assert (said.code, said.document["state"], said.document["depth"]) == (0, "empty", 0)
+    assert "no messages" in said.document["reason"]
+
+
+def test_a_paused_group_without_messages_is_paused(bench: Bench) -> None:
+    bench.queue.pause("group")
+
+    document = operate("explain", "group", "--json").document
+
+    assert document["state"] == "paused"
+    assert "will wait" in document["reason"]
+
+
+def test_peek_shows_messages_and_no_payload_unless_asked(bench: Bench) -> None:
+    ids = bench.publish("group", "secret-0", "secret-1", "secret-2", topic="note")
+
+    said = operate("peek", "group", "--json")
+
+    document = said.document
+    assert (document["group"], document["depth"], document["start"]) == ("group", 3, 0)
+    assert [message["id"] for message in document["messages"]] == ids
+    assert all(set(message) == MESSAGE_NAMES for message in document["messages"])
+    assert "secret" not in said.out + operate("peek", "group").out
+
+
+def test_peek_shows_payloads_when_asked(bench: Bench) -> None:
+    bench.publish("group", {"n": 1})
+
+    [message] = operate("peek", "group", "--payloads", "--json").document["messages"]
+
+    assert (message["payload"], message["headers"]) == ({"n": 1}, {})
+    assert '{"n": 1}' in operate("peek", "group", "--payloads").out
+
+
+def test_peek_pages(bench: Bench) -> None:
+    ids = bench.publish("group", *range(10))
+
+    document = operate("peek", "group", "--start", 4, "--limit", 2, "--json").document
+
+    assert [message["id"] for message in document["messages"]] == ids[4:6]
+    assert document["depth"] == 10
+    assert "no messages there" in operate("peek", "group", "--start", 10).out
+
+
+def test_peek_shows_what_no_codec_can_read(bench: Bench) -> None:
+    bench.transport.publish("group", b"\xff not JSON")
+
+    [message] = operate("peek", "group", "--payloads", "--json").document["messages"]
+
+    assert (message["topic"], message["payload"]) == ("", None)
+
+
+def test_dead_letters_are_listed_newest_first(bench: Bench) -> None:
+    bench.bury("a", "secret-1", reason="max_attempts")
+    bench.bury("b", "secret-2", topic="other", reason="rejected")
+
+    said = operate("dead", "--json")
+
+    document = said.document
+    assert document["total"] == 2
+    assert [letter["group"] for letter in document["letters"]] == ["b", "a"]
+    assert all(set(letter) == LETTER_NAMES for letter in document["letters"])
+    assert document["letters"][0]["message"]["topic"] == "other"
+    assert is_aware_time(document["letters"][0]["died_at"])
+    text = operate("dead").out
+    assert "2 shown, 2 in all" in text
+    assert "secret" not in said.out + text
+
+
+@pytest.mark.parametrize(
+    ("filters", "groups"),
+    [
+        (["--group", "a"], ["a"]),
+        (["--topic", "other"], ["b"]),
+        (["--reason", "rejected"], ["b"]),
+        (["--group", "a", "--topic", "other"], []),
+        (["--since", "1h"], ["b", "a"]),
+        (["--until", "1h"], []),
+        (["--limit", "1"], ["b"]),
+    ],
+)
+def test_dead_letters_are_narrowed_down(
+    bench: Bench, filters: list[str], groups: list[str]
+) -> None:
+    bench.bury("a", reason="max_attempts")
+    bench.bury("b", topic="other", reason="rejected")
+
+    said = operate("dead", "--json", *filters)
+
+    assert (said.code, [letter["group"] for letter in said.document["letters"]]) == (0, groups)
+
+
+def test_scheduled_messages_are_listed_soonest_first(bench: Bench) -> None:
+    later = publish("note", 1, group="a", delay=7200)
+    sooner = publish("note", 2, group="b", delay=3600)
+
+    document = operate("scheduled", "--json").document
+
+    assert [message["id"] for message in document["messages"]] == [sooner, later]
+    assert (document["total"], document["messages"][0]["group"]) == (2, "b")
+    assert is_aware_time(document["messages"][0]["due_at"])
+    assert sooner in operate("scheduled").out
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["stats"], ["groups"], ["explain", "due"], ["peek", "due"], ["dead"], ["scheduled"]],
+    ids=" ".join,
+)
+def test_looking_writes_nothing(bench: Bench, verb: list[str]) -> None:
+    fill(bench)
+    bench.bury("buried")
+    before = {key: bench.client.dump(key) for key in bench.client.keys("*")}
+
+    operate(*verb)
+
+    assert {key: bench.client.dump(key) for key in bench.client.keys("*")} == before
