@@ -77,11 +77,15 @@ class Supervisor:
         os.set_blocking(self._ring, False)
         os.set_blocking(self._bell, False)
 
-    def run(self) -> Summary:
-        """Run the processes; return when the last one has left."""
+    def run(self, announce: Callable[[], None]) -> Summary:
+        """Run the processes; return when the last one has left.
+
+        `announce` tells people of the start, once signals are heeded.
+        """
         self._began_at = time.monotonic()
         restore = self._install_signals()
         try:
+            announce()
             for place in self._places:
                 self._start(place)
             while not all(place.is_done for place in self._places):

@@ -95,20 +95,22 @@ class Command(BaseCommand):
         else:
             self._run(options)
 
+    def _announce(self, options: WorkerOptions) -> None:
+        if options.verbosity:
+            self.stdout.write(banner(options))
+            self.stdout.flush()
+
     def _run(self, options: WorkerOptions) -> None:
         configure_logging(options.verbosity)
         try:
             for warning in server_warnings(options):
                 if options.verbosity:
                     self.stderr.write(self.style.WARNING(warning))
-            if options.verbosity:
-                self.stdout.write(banner(options))
-                self.stdout.flush()
+            summary = Supervisor(options).run(lambda: self._announce(options))
         except UnsafeServer as error:
             raise CommandError(f"{error} ({UNSAFE_HELP})") from error
         except GroupQueueError as error:
             raise CommandError(str(error)) from error
-        summary = Supervisor(options).run()
         if options.verbosity:
             self.stdout.write(closing_line(summary))
         if summary.gave_up:
