@@ -8,12 +8,14 @@
 -- Keeps: nothing is written.
 --@include open_shard
 --@include digits
-local shard = open_shard(KEYS[1], { "scheduled", "scheduled:data" })
-local from, rows = tonumber(ARGV[1]), {}
-local found = redis.call("ZRANGE", shard.prefix .. ":scheduled", digits(from),
+local shard = open_shard(KEYS[1], { "scheduled", "scheduled:data", "scheduled:held" })
+local prefix, from, rows = shard.prefix, tonumber(ARGV[1]), {}
+local found = redis.call("ZRANGE", prefix .. ":scheduled", digits(from),
   digits(from + tonumber(ARGV[2]) - 1), "WITHSCORES")
 for index = 1, #found, 2 do
-  table.insert(rows, { found[index], found[index + 1],
-    redis.call("HGET", shard.prefix .. ":scheduled:data", found[index]) or "" })
+  local id = found[index]
+  local group = shard.size.held > 0 and redis.call("HGET", prefix .. ":scheduled:held", id)
+  table.insert(rows, { id, found[index + 1], group and ("H" .. group)
+    or redis.call("HGET", prefix .. ":scheduled:data", id) or "" })
 end
 return { shard.size.scheduled, rows }

@@ -17,21 +17,21 @@
 local PLACES_SEARCHED, PLACES_AT_ONCE = 1000, 50 -- a message may be large
 
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
-  "stats", "minute", "wake", "scheduled", "scheduled:data",
+  "stats", "minute", "wake", "scheduled", "scheduled:data", "scheduled:held",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
 local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
+local group = redis.call("HGET", prefix .. ":scheduled:held", id)
 local due = redis.call("ZSCORE", prefix .. ":scheduled", id)
-if not noted or not due then return { "not scheduled" } end
+if not due or not (noted or group) then return { "not scheduled" } end
 
-if string.sub(noted, 1, 1) ~= "H" then
+if noted then
   forget_scheduled(shard, { id })
   tally(shard, "cancelled", 1)
   return { "ok", string.sub(noted, 7, 6 + (tonumber(string.sub(noted, 3, 6)) or 0)) }
 end
 
 -- A held message lies in its group already, and is like any other once it is due.
-local group = string.sub(noted, 2)
 local list = prefix .. ":q:" .. group
 local depth = read("LLEN", list)
 if tonumber(due) <= shard.now_ms then return { "not scheduled" } end

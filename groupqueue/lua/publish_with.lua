@@ -31,7 +31,7 @@
 --@include is_repeated
 --@include note_call
 local shard = open_shard(KEYS[1], { "prio", "backlog", "stats", "minute", "wake", "paused",
-  "scheduled", "scheduled:data", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled", "scheduled:data", "scheduled:held", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, count = shard.prefix, tonumber(ARGV[5])
 local is_again = is_repeated(shard, ARGV[1], ARGV[2])
 
@@ -100,11 +100,13 @@ if shard.size.scheduled > 0 then
 end
 for _, m in ipairs(fresh) do
   if m.due then
-    -- A held message lies in its group already: only its moment is noted.
-    local data = m.hold and ("H" .. m.group) or
-      ("M" .. m.tier .. string.format("%04d", #m.group) .. m.group .. m.element)
     redis.call("ZADD", prefix .. ":scheduled", digits(m.due), m.id)
-    redis.call("HSET", prefix .. ":scheduled:data", m.id, data)
+    if m.hold then -- it lies in its group already
+      redis.call("HSET", prefix .. ":scheduled:held", m.id, m.group)
+    else
+      redis.call("HSET", prefix .. ":scheduled:data", m.id,
+        "M" .. m.tier .. string.format("%04d", #m.group) .. m.group .. m.element)
+    end
     is_sooner = is_sooner or not earliest or m.due < tonumber(earliest)
   end
   if m.dedup_key ~= "" then

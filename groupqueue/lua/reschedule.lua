@@ -12,15 +12,15 @@
 --@include tier_of
 --@include place_groups
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "paused", "wake", "scheduled", "scheduled:data",
+local shard = open_shard(KEYS[1], { "prio", "paused", "wake", "scheduled", "scheduled:data", "scheduled:held",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
-local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
+local group = redis.call("HGET", prefix .. ":scheduled:held", id)
 local former = redis.call("ZSCORE", prefix .. ":scheduled", id)
-if not noted or not former then return { "not scheduled" } end
+local is_noted = group or redis.call("HEXISTS", prefix .. ":scheduled:data", id) == 1
+if not former or not is_noted then return { "not scheduled" } end
 
 local due = tonumber(ARGV[2]) + (string.sub(ARGV[2], 1, 1) == "+" and shard.now_ms or 0)
-local group = string.sub(noted, 1, 1) == "H" and string.sub(noted, 2)
 local depth = group and read("LLEN", prefix .. ":q:" .. group)
 -- A held message is like any other once it is due; its group may have been purged.
 if group and (depth == 0 or tonumber(former) <= shard.now_ms) then return { "not scheduled" } end

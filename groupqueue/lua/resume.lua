@@ -21,7 +21,7 @@ local lease_ms = redis.call("PTTL", prefix .. ":lock:" .. group)
 local due = score(shard.now)
 if lease_ms > 0 then
   due = digits(shard.now_ms + lease_ms)
-elseif shard.size.scheduled > 0 then
+else
   due = hold_due(shard, group, due)
 end
 redis.call("HDEL", prefix .. ":paused", group)

@@ -29,7 +29,7 @@ local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":erro
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
 redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
-if shard.size.scheduled > 0 then forget_scheduled(shard, { ARGV[2] }) end -- it may be held
+if shard.size.held > 0 then forget_scheduled(shard, { ARGV[2] }) end -- it may be held
 end_halt(shard, group)
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })

@@ -70,14 +70,13 @@ def let_come(shard: Shard, *ids: str, in_ms: int = -10_000) -> None:
 
     By default they are past; the first given is the earliest.
     """
-    data = shard.redis.hgetall(shard.named("scheduled:data"))
+    groups = shard.redis.hgetall(shard.named("scheduled:held"))
     now = int(shard.now_ms())
     for number, identifier in enumerate(ids):
         due = now + in_ms + number
         shard.redis.zadd(shard.named("scheduled"), {identifier: due})
-        noted = data.get(identifier.encode(), b"")
-        if noted.startswith(b"H") and _waits_at_the_head(shard, noted[1:].decode(), identifier):
-            group = noted[1:].decode()
+        group = groups.get(identifier.encode(), b"").decode()
+        if group and _waits_at_the_head(shard, group, identifier):
             tier, score = shard.place(group)
             if score != float("inf"):
                 shard.redis.zadd(shard.keys.ready(tier), {group: due})
@@ -154,4 +153,7 @@ def audit(shard: Shard) -> None:
     counted = {int(k): int(v) for k, v in shard.redis.hgetall(shard.named("backlog")).items()}
     assert dict.fromkeys(range(5), 0) | counted == backlog
     moments = {identifier for identifier, _ in shard.redis.zscan_iter(shard.named("scheduled"))}
-    assert moments == set(shard.redis.hkeys(shard.named("scheduled:data")))
+    data = set(shard.redis.hkeys(shard.named("scheduled:data")))
+    in_place = set(shard.redis.hkeys(shard.named("scheduled:held")))
+    assert moments == data | in_place
+    assert not data & in_place

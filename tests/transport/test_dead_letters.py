@@ -12,7 +12,7 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.codec import JSONCodec
 from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
-from groupqueue.core.messages import moment
+from groupqueue.core.messages import Envelope, EnvelopeOptions, moment
 from groupqueue.core.views import EVERY_LETTER, LetterFilter, Letters
 from groupqueue.exceptions import InvalidArgument, StaleLease
 from tests.transport.operated import bring_into, check
@@ -423,6 +423,19 @@ async def test_a_parked_group_waits_on_when_letters_go_to_its_tail(shard: Shard)
 
     assert shard.place("group") == place
     assert shard.redis.hget(shard.named("failures"), "group") == b"1"
+
+
+async def test_a_held_message_waits_on_behind_what_came_back_before_it(shard: Shard):
+    await bury(shard, "group", 1)
+    held = EnvelopeOptions(due="+3600000", hold=True)
+    await shard.transport.publish_envelopes([Envelope("f" * 32, "group", 0, body(2), held)])
+    assert await shard.transport.claim("worker", 60) is None
+
+    await redrive(shard)
+
+    assert await drained(shard) == [1]
+    assert shard.place("group")[1] > shard.now_ms() + 3_000_000
+    check(shard)
 
 
 async def test_a_due_group_does_not_lose_its_place_in_line(shard: Shard):

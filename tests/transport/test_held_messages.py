@@ -56,7 +56,7 @@ async def assert_held_until_due(shard: Shard, identifier: str) -> None:
     let_come(shard, identifier)
     lease = await shard.transport.claim("worker", 30)
     assert (lease.id, lease.deliveries) == (identifier, 1)
-    assert not shard.redis.exists(shard.named("scheduled"), shard.named("scheduled:data"))
+    assert not shard.redis.exists(shard.named("scheduled"), shard.named("scheduled:held"))
     audit(shard)
 
 

@@ -325,6 +325,28 @@ async def test_who_schedules_nothing_pays_nothing(real_shard: Shard):
     assert sum(turned.values()) == 43, turned
 
 
+async def test_who_holds_nothing_does_not_look_at_the_heads_that_come_next(real_shard: Shard):
+    shard = real_shard
+
+    async def turn_of_twenty() -> dict[str, int]:
+        leases = (await shard.transport.turn("worker", [], 20, visibility=30)).leases
+        acks = [Settlement.ack(lease) for lease in leases]
+        assert len(acks) == 20
+        return await counted(shard, lambda: shard.transport.turn("w", acks, 0, visibility=30))
+
+    await shard.publish_many([(f"g{number % 20}", b"1", 0) for number in range(100)])
+    await turn_of_twenty()
+    plain = await turn_of_twenty()
+    [later] = await send(shard, scheduled("later"))
+    scheduling = await turn_of_twenty()
+    await cancel(shard, later)
+    await send(shard, held("later"))
+
+    # A look at the data, at what is due, and at the next moment; nothing per group.
+    assert sum(scheduling.values()) == sum(plain.values()) + 3
+    assert sum((await turn_of_twenty()).values()) > sum(plain.values()) + 20
+
+
 async def test_a_claims_commands_do_not_grow_with_the_number_of_scheduled_messages(
     real_shard: Shard,
 ):
@@ -510,7 +532,7 @@ PERFORMED: dict[str, Callable[[Shard, str], Awaitable[object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["scheduled", "scheduled:data"])
+@pytest.mark.parametrize("name", ["scheduled", "scheduled:data", "scheduled:held"])
 @pytest.mark.parametrize("operation", PERFORMED.values(), ids=PERFORMED)
 @pytest.mark.parametrize("is_due", [True, False])
 async def test_an_agenda_of_a_wrong_type_is_an_error_and_nothing_is_written(
@@ -520,7 +542,7 @@ async def test_an_agenda_of_a_wrong_type_is_an_error_and_nothing_is_written(
     await shard.publish_many([("leased", b"1", 0), ("leased", b"2", 0), ("paused", b"1", 0)])
     await shard.transport.perform(calls.pause(shard.prefix, "paused", "why"))
     await shard.transport.claim("worker", 30)
-    [identifier] = await send(shard, scheduled("group"))
+    identifier, _ = await send(shard, scheduled("group"), held("held"))
     if is_due:
         let_come(shard, identifier)
     shard.redis.set(shard.named(name), "foreign")
@@ -533,7 +555,7 @@ async def test_an_agenda_of_a_wrong_type_is_an_error_and_nothing_is_written(
     assert shard.named(name) in str(refusal.value)
 
 
-@pytest.mark.parametrize("name", ["scheduled", "scheduled:data"])
+@pytest.mark.parametrize("name", ["scheduled", "scheduled:data", "scheduled:held"])
 @pytest.mark.parametrize(
     "end",
     [Settlement.ack, lambda lease: Settlement.retry(lease, 0), Settlement.release],
@@ -545,7 +567,7 @@ async def test_no_lease_is_half_ended_when_the_agenda_is_of_a_wrong_type(
     shard = sync_shard
     await shard.publish("group", b"1", b"2")
     lease = await shard.transport.claim("worker", 30)
-    await send(shard, scheduled("group"))
+    await send(shard, scheduled("group"), held("held"))
     kept = shard.redis.dump(shard.named(name))
     shard.redis.set(shard.named(name), "foreign")
     before = shard.dump()
@@ -582,6 +604,7 @@ async def test_a_turn_that_cannot_settle_promotes_nothing_either(sync_shard: Sha
 async def test_nobody_who_has_nothing_scheduled_minds_foreign_data(shard: Shard):
     await shard.publish("group")
     shard.redis.set(shard.named("scheduled:data"), "foreign")
+    shard.redis.set(shard.named("scheduled:held"), "foreign")
 
     assert (await shard.transport.claim("worker", 30)).group == "group"
 

@@ -3,4 +3,5 @@ local function forget_scheduled(shard, ids)
   if #ids == 0 then return end
   redis.call("ZREM", shard.prefix .. ":scheduled", unpack(ids))
   redis.call("HDEL", shard.prefix .. ":scheduled:data", unpack(ids))
+  if shard.size.held > 0 then redis.call("HDEL", shard.prefix .. ":scheduled:held", unpack(ids)) end
 end

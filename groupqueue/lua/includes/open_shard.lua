@@ -1,7 +1,8 @@
 -- open_shard: what every script needs first: the prefix, the server's clock
 -- (read once), and proof that the shard's own keys hold what they should. Errors
 -- are found here, before anything is written.
--- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist.
+-- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist. Who
+-- names `scheduled` is told in `shard.size.held` how many of these messages are held.
 --@include digits
 --@include read
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
@@ -24,7 +25,11 @@ local function open_shard(prefix, names)
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
     size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
-  -- Only who has scheduled messages pays for looking at their data.
-  if (size.scheduled or 0) > 0 then read("HLEN", prefix .. ":scheduled:data") end
+  size.held = 0
+  if (size.scheduled or 0) > 0 then
+    -- A held message has no data: who holds none need not look at the heads of groups.
+    local data = size["scheduled:data"] or read("HLEN", prefix .. ":scheduled:data")
+    if data ~= size.scheduled then size.held = read("HLEN", prefix .. ":scheduled:held") end
+  end
   return shard
 end

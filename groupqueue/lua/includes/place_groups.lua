@@ -14,7 +14,7 @@ local function place_groups(shard, places)
     else
       if shard.size.paused > 0 and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
         due = "+inf"
-      elseif shard.size.scheduled > 0 then
+      else
         due = hold_due(shard, group, due)
       end
       ready[tier] = ready[tier] or {}

@@ -8,11 +8,11 @@
 --@include forget_scheduled
 local MOST_PROMOTED = 100
 
--- What was noted of a scheduled message: its group, tier and element; nil when it was held,
+-- What was noted of a scheduled message: its group, tier and element; nil when it is held,
 -- and lies in its group already, or when nothing is left of it. A message that cannot join
 -- has no tier: its group's list is none, or its data is no more what it was.
 local function understood(shard, noted)
-  if not noted or string.sub(noted, 1, 1) == "H" then return nil end
+  if not noted then return nil end
   local tier, length = string.match(noted, "^M([0-4])(%d%d%d%d)")
   local group = string.sub(noted, 7, 6 + (tonumber(length) or 0))
   local kind = redis.call("TYPE", shard.prefix .. ":q:" .. group).ok
