@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from groupqueue.core.messages import Outgoing as Outgoing
     from groupqueue.exceptions import Reject as Reject
     from groupqueue.exceptions import Retry as Retry
+    from groupqueue.exceptions import Snooze as Snooze
     from groupqueue.handlers import handler as handler
     from groupqueue.publishing import apublish as apublish
     from groupqueue.publishing import apublish_many as apublish_many
@@ -33,6 +34,7 @@ _HOMES = {
     "RedisTransport": "groupqueue.transport.redis",
     "Reject": "groupqueue.exceptions",
     "Retry": "groupqueue.exceptions",
+    "Snooze": "groupqueue.exceptions",
     "apublish": "groupqueue.publishing",
     "apublish_many": "groupqueue.publishing",
     "get_queue": "groupqueue.queues",
@@ -49,6 +51,7 @@ __all__ = [
     "RedisTransport",
     "Reject",
     "Retry",
+    "Snooze",
     "__version__",
     "apublish",
     "apublish_many",

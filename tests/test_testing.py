@@ -36,6 +36,7 @@ from groupqueue.exceptions import (
     GroupQueueError,
     HandlerError,
     InvalidMessage,
+    Snooze,
     StaleLease,
     UnknownQueue,
 )
@@ -543,6 +544,17 @@ def test_a_dead_letter_lets_its_group_go_on(handled: list[Any]) -> None:
     assert [failure.outcome for failure in ran.failures] == ["dead"]
     assert [letter["reason"] for letter in dead] == ["max_attempts"]
     assert handled == [2]
+
+
+def test_snooze_is_meant_and_not_raised() -> None:
+    failing(Snooze(30))
+
+    publish("fail", 1, group="g")
+    ran = run_until_empty()
+
+    (failure,) = ran.failures
+    assert isinstance(failure.error, Snooze)
+    assert failure.parked_seconds == 30
 
 
 def test_retry_is_meant_and_not_raised() -> None:

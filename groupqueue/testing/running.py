@@ -22,6 +22,7 @@ from groupqueue.exceptions import (
     HandlerError,
     Reject,
     Retry,
+    Snooze,
     StaleLease,
 )
 from groupqueue.testing import transactions
@@ -220,7 +221,7 @@ class _Run:
             return
         failure = _failure(held, settlement, settled, self._error)
         self._failures.append(failure)
-        if self._raise_errors and not isinstance(failure.error, Retry | Reject):
+        if self._raise_errors and not isinstance(failure.error, Retry | Reject | Snooze):
             failure.error.add_note(
                 f"run_until_empty() handled {failure.topic!r} of group {failure.group!r},"
                 f" attempt {failure.attempt}; the outcome is {failure.outcome}"
@@ -235,6 +236,8 @@ def _failure(
     outcome = settlement.outcome
     if error is None and settled.word != "ok":
         error = StaleLease(held.lease, settled.word)
+    elif error is None and outcome == "release" and held.handler is not None:
+        error = Snooze(int(settlement.value) / 1000)
     elif error is None and outcome == "release":
         error = HandlerError(
             f"no handler for topic {topic!r}: declare it with @handler in the handlers.py of an"
