@@ -148,7 +148,7 @@ def test_a_message_that_kills_every_process_is_exhausted_as_poison(
         [told] = stage.traces.wait_for("group_halted")
         held = stage.wait_until(lambda snapshot: snapshot.held, "a halted group").held[0]
         assert (held.group, held.state, held.held_reason) == ("poisoned", "halted", "poison")
-        assert "2 workers died or fell silent" in held.last_error
+        assert "2 workers died, fell silent or ran out of time" in held.last_error
         assert held.head_id == poison
         assert stage.traces.all("ended", group="poisoned") == []
     else:
