@@ -122,7 +122,9 @@ class Source:
             for held in batch:
                 held.is_uncertain = True
         self._errors_in_a_row += 1
-        ceiling = min(FIRST_PAUSE_SECONDS * 2**self._errors_in_a_row, LONGEST_PAUSE_SECONDS)
+        ceiling = min(
+            FIRST_PAUSE_SECONDS * 2.0 ** min(self._errors_in_a_row, 60), LONGEST_PAUSE_SECONDS
+        )
         pause_seconds = ceiling * (0.5 + random.random() / 2)  # noqa: S311 - jitter
         self.paused_until = time.monotonic() + pause_seconds
         log.warning(

@@ -225,7 +225,9 @@ class Supervisor:
         if place.failed_starts_in_a_row > FAILED_STARTS_TOLERATED:
             self._give_up(place, code)
             return
-        pause = min(FIRST_RESTART_SECONDS * 2**place.deaths_in_a_row, LONGEST_RESTART_SECONDS)
+        pause = min(
+            FIRST_RESTART_SECONDS * 2.0 ** min(place.deaths_in_a_row, 60), LONGEST_RESTART_SECONDS
+        )
         place.restart_at = time.monotonic() + pause
         self._summary.restarts += 1
         log.error(
