@@ -119,7 +119,10 @@ class Pump:
         if self._claims_left is not None:
             self._claims_left -= 1
         self._keeper.hold(held)
-        if not prepare(held):
+        if time.monotonic() >= held.lasts_until:
+            # The reply came after the lease's end: somebody else may have the group by now.
+            held.settlement = Settlement.release(held.lease)
+        if held.settlement is not None or not prepare(held):
             self._inbox.put(held)
         elif not held.is_suspect:
             self._pool.start(held)
