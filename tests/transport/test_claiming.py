@@ -8,7 +8,7 @@ import pytest
 
 from groupqueue.core.calls import Preference, Settlement
 from groupqueue.exceptions import InvalidArgument, StaleLease
-from tests.transport.shards import SAME_MOMENT_MS, Shard, envelope, until
+from tests.transport.shards import Shard, envelope, until
 
 CLAIMERS = 20
 
@@ -86,7 +86,7 @@ async def test_a_lease_is_a_lock_whose_end_is_the_groups_score(shard: Shard):
 
     assert shard.redis.get(shard.keys.lock("group")) == str(lease.token).encode()
     _, score = shard.place("group")
-    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= SAME_MOMENT_MS
+    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= shard.same_moment_ms
     assert shard.redis.hgetall(shard.named("holders")) == {b"group": b"worker"}
     assert shard.redis.get(shard.named("fence")) == str(lease.token).encode()
     assert shard.depth("group") == 1
@@ -211,7 +211,7 @@ async def test_a_lock_that_outlives_its_score_is_respected_and_nobody_spins(shar
 
     assert turned.leases == []
     lease_ends = shard.expiry(shard.keys.lock("group"))
-    assert abs(shard.place("group")[1] - lease_ends) <= SAME_MOMENT_MS
+    assert abs(shard.place("group")[1] - lease_ends) <= shard.same_moment_ms
 
 
 async def test_a_lock_without_an_end_is_looked_at_again_but_not_at_once(shard: Shard):

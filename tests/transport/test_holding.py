@@ -7,7 +7,7 @@ import pytest
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import Lease
-from tests.transport.shards import SAME_MOMENT_MS, Shard
+from tests.transport.shards import Shard
 
 INFINITY = float("inf")
 
@@ -168,7 +168,10 @@ async def test_resuming_under_a_running_lease_does_not_end_it(shard: Shard):
     await resume(shard)
 
     # The lease's deadline again, before any claim looks at it.
-    assert abs(shard.place("group")[1] - shard.expiry(shard.keys.lock("group"))) <= SAME_MOMENT_MS
+    assert (
+        abs(shard.place("group")[1] - shard.expiry(shard.keys.lock("group")))
+        <= shard.same_moment_ms
+    )
     assert await shard.transport.claim("other", 30) is None
     assert await shard.transport.ack(lease) == 1
 

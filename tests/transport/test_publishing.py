@@ -9,7 +9,7 @@ import pytest
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import HEAD_LENGTH
 from groupqueue.exceptions import InvalidArgument, InvalidMessage, WrongKeyType
-from tests.transport.shards import SAME_MOMENT_MS, Shard, envelope
+from tests.transport.shards import Shard, envelope
 
 
 async def test_a_message_comes_back_as_it_was_published(shard: Shard):
@@ -208,7 +208,7 @@ async def test_a_leased_group_that_lost_its_place_is_not_leased_twice(shard: Sha
 
     assert await shard.transport.claim("other", 30) is None
     lease_ends = shard.expiry(shard.keys.lock("group"))
-    assert abs(shard.place("group")[1] - lease_ends) <= SAME_MOMENT_MS
+    assert abs(shard.place("group")[1] - lease_ends) <= shard.same_moment_ms
 
 
 async def test_fresh_groups_stand_in_front_when_the_queue_is_set_so(shard: Shard):

@@ -6,7 +6,7 @@ import pytest
 
 from groupqueue.core.calls import Settlement
 from groupqueue.exceptions import InvalidArgument
-from tests.transport.shards import SAME_MOMENT_MS, Shard
+from tests.transport.shards import Shard
 
 
 async def test_renew_extends_lock_and_score_together(shard: Shard):
@@ -19,7 +19,7 @@ async def test_renew_extends_lock_and_score_together(shard: Shard):
     tier, score = shard.place("group")
     assert tier == 2
     assert before + 120_000 - 1 <= score <= shard.now_ms() + 120_000
-    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= SAME_MOMENT_MS
+    assert abs(shard.expiry(shard.keys.lock("group")) - score) <= shard.same_moment_ms
     assert await shard.transport.ack(lease) == 0
 
 
