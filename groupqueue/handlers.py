@@ -8,12 +8,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.utils.module_loading import autodiscover_modules
 
 from groupqueue import conf
+from groupqueue.core.calls import MAX_BATCH
 from groupqueue.core.delivery import Delivery
 from groupqueue.core.messages import checked_topic
 from groupqueue.core.retries import OnExhausted, RetryPolicy
@@ -57,14 +58,18 @@ class Publisher(Protocol):
 
 
 class Handler(Generic[R_co]):
-    """A function and the topic it handles. Calling it calls the function, as a test may do."""
+    """A function and the topic it handles. Calling it calls the function, as a test may do.
+
+    It takes a Delivery; or, when `batch` is set, a list of them.
+    """
 
     def __init__(
         self,
         topic: str,
-        function: Callable[[Delivery], R_co],
+        function: Callable[[Any], R_co],
         *,
         queue: str,
+        batch: int | None,
         policy_changes: Mapping[str, Any],
         timeout_seconds: float | None,
     ) -> None:
@@ -73,6 +78,8 @@ class Handler(Generic[R_co]):
         self.function = function
         self.queue = queue
         """Where `publish` sends by default."""
+        self.batch = batch
+        """How many messages of one group a call takes at most; None for one, not in a list."""
         self.is_async = _is_async(function)
         self.timeout_seconds = timeout_seconds
         """How long a call may take; None for the queue's HANDLER_TIMEOUT."""
@@ -80,7 +87,7 @@ class Handler(Generic[R_co]):
         if self.is_async:
             markcoroutinefunction(self)
 
-    def __call__(self, delivery: Delivery) -> R_co:
+    def __call__(self, delivery: Delivery | list[Delivery]) -> R_co:
         result = self.function(delivery)
         if not self.is_async and inspect.iscoroutine(result):
             # A decorator hid that it is async: nothing has run, which must not pass for success.
@@ -120,22 +127,50 @@ class Handler(Generic[R_co]):
         return await _known_publisher().apublish(self.topic, payload, group=group, **options)
 
 
+class PolicyOptions(TypedDict, total=False):
+    """What a handler may declare differently from its queue's settings."""
+
+    queue: str
+    max_attempts: int | None
+    max_crashes: int | None
+    backoff: Backoff | None
+    on_exhausted: OnExhausted | None
+    timeout: float | None
+
+
+@overload
+def handler(
+    topic: str, *, batch: None = None, **options: Unpack[PolicyOptions]
+) -> Callable[[Callable[[Delivery], R]], Handler[R]]: ...
+
+
+@overload
+def handler(
+    topic: str, *, batch: int, **options: Unpack[PolicyOptions]
+) -> Callable[[Callable[[list[Delivery]], R]], Handler[R]]: ...
+
+
 def handler(
     topic: str,
     *,
     queue: str = "default",
+    batch: int | None = None,
     max_attempts: int | None = None,
     max_crashes: int | None = None,
     backoff: Backoff | None = None,
     on_exhausted: OnExhausted | None = None,
     timeout: float | None = None,
-) -> Callable[[Callable[[Delivery], R]], Handler[R]]:
+) -> Callable[[Callable[[Any], R]], Handler[R]]:
     """Declare a function, sync or async, to be the handler of a topic.
 
     It takes one Delivery; what it returns is ignored, and what it raises counts as a
     failed attempt. It handles the topic's messages from whatever queue; `queue` is
     where its own `publish` sends. The other options stand in for the queue's
     MAX_ATTEMPTS, MAX_CRASHES, BACKOFF, ON_EXHAUSTED and HANDLER_TIMEOUT.
+
+    With `batch`, 1 to 1,000, it takes a list of up to so many deliveries, which follow one
+    another in one group. Returning finishes all of them; see Delivery.acknowledge for
+    finishing some. A message that was tried before comes alone.
 
     Raises HandlerError when it cannot be a handler, or when the topic has another.
     """
@@ -147,6 +182,10 @@ def handler(
         ) from error
     if not isinstance(queue, str):
         raise HandlerError(f"@handler({topic!r}, queue=…) must be a queue's name, not {queue!r}")
+    if batch is not None and (type(batch) is not int or not 1 <= batch <= MAX_BATCH):
+        raise HandlerError(
+            f"@handler({topic!r}, batch=…) must be an integer from 1 to {MAX_BATCH}, not {batch!r}"
+        )
     given = {
         "max_attempts": max_attempts,
         "max_crashes": max_crashes,
@@ -161,7 +200,7 @@ def handler(
     changes |= changes.pop("backoff", {})
     timeout_seconds = _checked_option(topic, "timeout", "HANDLER_TIMEOUT", timeout)
 
-    def register(function: Callable[[Delivery], R]) -> Handler[R]:
+    def register(function: Callable[[Any], R]) -> Handler[R]:
         # @handler("a") above @handler("b"): one function for two topics.
         function = function.function if isinstance(function, Handler) else function
         _refuse_unfit(topic, function)
@@ -169,6 +208,7 @@ def handler(
             topic,
             function,
             queue=queue,
+            batch=batch,
             policy_changes=changes,
             timeout_seconds=timeout_seconds,
         )
@@ -176,6 +216,11 @@ def handler(
         return declared
 
     return register
+
+
+def largest_batch() -> int:
+    """Return how many messages the most demanding handler takes at once."""
+    return max((declared.batch or 1 for declared in _handlers.values()), default=1)
 
 
 def get_handler(topic: str) -> Handler[Any] | None:

@@ -15,6 +15,7 @@ from groupqueue.core.messages import (
     Envelope,
     EnvelopeOptions,
     Lease,
+    Leased,
     split_element,
 )
 from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
@@ -27,6 +28,7 @@ SCHEMA_VERSION = 1
 MAX_MESSAGES_PER_CALL = 1000
 MAX_SPECIAL_MESSAGES_PER_CALL = 500
 MAX_LEASES_PER_CALL = 400
+MAX_BATCH = 1000
 MAX_ERROR_CHARACTERS = 1000
 
 
@@ -50,38 +52,55 @@ Outcome = Literal["ack", "retry", "release", "dead", "halt"]
 
 
 class Settlement(NamedTuple):
-    """How a delivery ended; build one with the functions below."""
+    """How a delivery ended; build one with the functions below.
+
+    Of a lease of several messages, `done` from the head on are finished, and the outcome is
+    that of the message behind them; what follows is handed back as if never delivered.
+    """
 
     outcome: Outcome
     lease: Lease
     value: str = ""
     error: str = ""
+    done: int = 0
 
     @classmethod
-    def ack(cls, lease: Lease) -> Settlement:
-        """Finish the message: it leaves the queue."""
-        return cls("ack", lease, "1")
+    def ack(cls, lease: Lease, done: int = 1) -> Settlement:
+        """Finish the first so many messages: they leave the queue."""
+        return cls("ack", lease, done=done)
 
     @classmethod
-    def retry(cls, lease: Lease, delay_seconds: float, error: str = "") -> Settlement:
-        """Count a failure and park the group; the head keeps its place."""
-        return cls("retry", lease, str(milliseconds(delay_seconds, "delay")), shortened(error))
+    def retry(
+        cls, lease: Lease, delay_seconds: float, error: str = "", *, done: int = 0
+    ) -> Settlement:
+        """Count a failure and park the group; the message keeps its place."""
+        delay = str(milliseconds(delay_seconds, "delay"))
+        return cls("retry", lease, delay, shortened(error), done)
 
     @classmethod
-    def release(cls, lease: Lease, delay_seconds: float = 0, error: str = "") -> Settlement:
+    def release(
+        cls, lease: Lease, delay_seconds: float = 0, error: str = "", *, done: int = 0
+    ) -> Settlement:
         """Hand the message back as if it had never been delivered, at once or parked."""
         delay = str(milliseconds(delay_seconds, "delay"))
-        return cls("release", lease, delay, shortened(error))
+        return cls("release", lease, delay, shortened(error), done)
 
     @classmethod
-    def dead(cls, lease: Lease, reason: str, error: str = "") -> Settlement:
+    def dead(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Set the message aside as a dead letter; the group goes on."""
-        return cls("dead", lease, shortened(reason), shortened(error))
+        return cls("dead", lease, shortened(reason), shortened(error), done)
 
     @classmethod
-    def halt(cls, lease: Lease, reason: str, error: str = "") -> Settlement:
+    def halt(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Hold the group, its order intact, until an operator resumes it."""
-        return cls("halt", lease, shortened(reason), shortened(error))
+        return cls("halt", lease, shortened(reason), shortened(error), done)
+
+    @property
+    def span(self) -> str:
+        """What of a lease of several messages is done; empty for a plain one."""
+        if self.lease.rest:
+            return f"{self.done} {1 + len(self.lease.rest)}"
+        return f"{self.done} -1" if self.lease.is_alone else ""
 
 
 class Settled(NamedTuple):
@@ -189,8 +208,16 @@ def turn(
     *,
     visibility_ms: int,
     preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+    batch: int = 1,
+    number: int = 0,
 ) -> Call[Turned]:
-    """Settle what is finished and claim up to `want` groups, in one round trip."""
+    """Settle what is finished and claim up to `want` groups, in one round trip.
+
+    Each lease takes up to `batch` messages of its group. `number` tells the worker's turns
+    apart, so that `recover` can give up one that may still come; 0 leaves it out.
+    """
+    if not 1 <= batch <= MAX_BATCH:
+        raise InvalidArgument(f"batch {batch}: a lease takes 1 to {MAX_BATCH} messages")
     if len(settlements) > MAX_LEASES_PER_CALL or not 0 <= want <= MAX_LEASES_PER_CALL:
         raise InvalidArgument(
             f"{len(settlements)} settlements, want {want}: at most {MAX_LEASES_PER_CALL} each"
@@ -200,15 +227,24 @@ def turn(
         raise InvalidArgument(f"{preference}: tiers are 0 to {HIGHEST_TIER}, -1 is no threshold")
     arguments: list[Argument] = [
         worker_id,
+        number,
         visibility_ms,
         want,
+        batch,
         min_tier,
         preferred,
         threshold,
         len(settlements),
     ]
-    for outcome, lease, value, error in settlements:
-        arguments += (outcome, _sent(lease.group), lease.token, _sent(lease.id), value, error)
+    for settlement in settlements:
+        outcome, lease, value, error, done = settlement
+        if not 0 <= done <= 1 + len(lease.rest) - (outcome != "ack") or (outcome, done) == (
+            "ack",
+            0,
+        ):
+            raise InvalidArgument(f"{outcome} with {done} of {1 + len(lease.rest)} messages done")
+        arguments += (outcome, _sent(lease.group), lease.token, _sent(lease.id), settlement.span)
+        arguments += (value, error)
     return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
 
 
@@ -238,10 +274,12 @@ def claim(
 
 
 def ack(prefix: str, lease: Lease) -> Call[int]:
-    """Finish the leased head; the result is the backlog left behind it.
+    """Finish what is leased; the result is the backlog left behind it.
 
     Raises StaleLease when the lease no longer holds.
     """
+    if lease.rest or lease.is_alone:
+        return settle(prefix, Settlement.ack(lease, 1 + len(lease.rest)))
     arguments = (_sent(lease.group), lease.token, _sent(lease.id))
     return Call("ack", prefix, arguments, _decode_left(lease), repeatable=True)
 
@@ -251,6 +289,8 @@ def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Ca
 
     Raises StaleLease when the lease no longer holds.
     """
+    if lease.rest or lease.is_alone:
+        return settle(prefix, Settlement.retry(lease, delay_ms / 1000, error))
     arguments = (_sent(lease.group), lease.token, _sent(lease.id), delay_ms, shortened(error))
     return Call("nack", prefix, arguments, _decode_left(lease), repeatable=True)
 
@@ -276,12 +316,17 @@ class Recovered(NamedTuple):
     released: int
 
 
-def recover(prefix: str, worker_id: str, *, after_token: int, cursor: str = "0") -> Call[Recovered]:
-    """Hand back leases that a lost reply told nobody about."""
+def recover(
+    prefix: str, worker_id: str, *, after_token: int, upto_turn: int = 0, cursor: str = "0"
+) -> Call[Recovered]:
+    """Hand back leases that a lost reply told nobody about.
+
+    Turns with numbers up to `upto_turn` will claim nothing, should they come late.
+    """
     return Call(
         "recover",
         prefix,
-        (worker_id, after_token, cursor),
+        (worker_id, after_token, upto_turn, cursor),
         lambda reply: Recovered(reply[0].decode(), reply[1]),
         repeatable=True,
     )
@@ -446,8 +491,9 @@ def _sent(text: str) -> str | bytes:
 
 
 def _lease(row: list[Any]) -> Lease:
-    group, token, deliveries, failures, tier, element = row
+    group, token, deliveries, failures, tier, element, *rest = row
     identifier, published_ms, expires_ms, body = split_element(element)
+    is_alone = rest == [b""]
     return Lease(
         group.decode(errors="surrogateescape"),
         int(token),
@@ -458,7 +504,14 @@ def _lease(row: list[Any]) -> Lease:
         failures,
         published_ms,
         expires_ms,
+        () if is_alone else tuple(map(_leased, rest)),
+        is_alone,
     )
+
+
+def _leased(element: bytes) -> Leased:
+    identifier, published_ms, expires_ms, body = split_element(element)
+    return Leased(identifier, body, published_ms, expires_ms)
 
 
 def _decode_turned(reply: Reply) -> Turned:

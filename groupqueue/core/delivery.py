@@ -19,13 +19,13 @@ class Delivery:
     stops when it is true: somebody else may be handling the message already.
     """
 
-    __slots__ = ("_is_lost", "_lease", "_message", "_queue")
+    __slots__ = ("_is_acknowledged", "_is_lost", "_lease", "_message", "_queue")
 
     def __init__(self, lease: Lease, message: Message, queue: str) -> None:
         self._lease = lease
         self._message = message
         self._queue = queue
-        self._is_lost = False
+        self._is_lost = self._is_acknowledged = False
 
     @property
     def message(self) -> Message:
@@ -91,6 +91,20 @@ class Delivery:
     def headers(self) -> Mapping[str, Any]:
         """The message's headers; empty when it has none."""
         return self._message.headers
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether `acknowledge` was called."""
+        return self._is_acknowledged
+
+    def acknowledge(self) -> None:
+        """Say that this message of a batch is done, whatever becomes of those behind it.
+
+        When the handler of the batch raises, the messages acknowledged from the first one on
+        are finished, and the error is that of the first one which is not. A handler that
+        returns has finished the whole batch and need not say so.
+        """
+        self._is_acknowledged = True
 
     def mark_lost(self) -> None:
         """Note that the lease is gone; the worker's lease keeper calls this, from any thread."""

@@ -74,8 +74,20 @@ class Envelope(NamedTuple):
     options: EnvelopeOptions | None = None
 
 
+class Leased(NamedTuple):
+    """A message behind the head of a lease of several."""
+
+    id: str
+    payload: bytes
+    published_ms: int
+    expires_ms: int
+
+
 class Lease(NamedTuple):
-    """A group's head, held for a worker until the visibility timeout ends."""
+    """A group's head, held for a worker until the visibility timeout ends.
+
+    With a batch it is the head and some of the messages behind it.
+    """
 
     group: str
     token: int
@@ -90,6 +102,11 @@ class Lease(NamedTuple):
     """How many of those hand-overs a handler reported as failed."""
     published_ms: int
     expires_ms: int
+    rest: tuple[Leased, ...] = ()
+    """The messages behind the head that the lease holds as well, in order."""
+    is_alone: bool = False
+    """Whether the head goes alone because it was in flight with others when their worker
+    was last heard of."""
 
     @property
     def crashes(self) -> int:

@@ -4,7 +4,9 @@
 -- KEYS[1] prefix       routing key of the shard
 -- ARGV[1] worker       string   whose leases
 -- ARGV[2] after_token  integer  the last token the worker knows; later ones are handed back
--- ARGV[3] cursor       string   "0" at first, then what the last reply said, until "0"
+-- ARGV[3] upto_turn    integer  turns up to this number claim nothing from now on, should they
+--                               still come; 0 for none
+-- ARGV[4] cursor       string   "0" at first, then what the last reply said, until "0"
 -- Reply {cursor, leases handed back}
 -- Keeps: the deliveries do not count; a call looks at about 400 holders, or all that a small hash has.
 --@include open_shard
@@ -13,23 +15,29 @@
 --@include tally
 --@include end_leases
 --@include hint
---@include read
+--@include read_if_fit
 --@include uncount
+local GIVEN_UP_KEPT_MS = "600000" -- far longer than a command is under way
+
 local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, found, released = shard.prefix, {}, 0
-local page = redis.call("HSCAN", prefix .. ":holders", ARGV[3], "COUNT", "400")
+local page = redis.call("HSCAN", prefix .. ":holders", ARGV[4], "COUNT", "400")
 for index = 1, #page[2], 2 do
   local group, worker = page[2][index], page[2][index + 1]
-  local token = worker == ARGV[1] and read("GET", prefix .. ":lock:" .. group)
+  local token = worker == ARGV[1] and read_if_fit("GET", prefix .. ":lock:" .. group)
   if token and tonumber(token) > tonumber(ARGV[2]) then
-    table.insert(found, { group, tier_of(shard, group), score(shard.now),
-      read("LLEN", prefix .. ":q:" .. group) })
+    local depth = read_if_fit("LLEN", prefix .. ":q:" .. group)
+    if depth then table.insert(found, { group, tier_of(shard, group), score(shard.now), depth }) end
   end
+end
+if ARGV[3] ~= "0" then
+  redis.call("SET", prefix .. ":turn:" .. ARGV[1], ARGV[3], "PX", GIVEN_UP_KEPT_MS)
 end
 local places = {}
 for _, place in ipairs(found) do
   uncount(shard, place[1])
+  redis.call("DEL", prefix .. ":batch:" .. place[1])
   table.insert(places, place)
   released = released + 1
   if #places == 400 or released == #found then

@@ -19,6 +19,7 @@ local token = read("GET", prefix .. ":lock:" .. group)
 if not token then return { "not leased" } end
 local depth = read("LLEN", prefix .. ":q:" .. group)
 uncount(shard, group)
+redis.call("DEL", prefix .. ":batch:" .. group)
 end_leases(shard, { { group, tier_of(shard, group), score(shard.now), depth } })
 tally(shard, "released", 1)
 hint(shard)

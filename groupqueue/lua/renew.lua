@@ -9,14 +9,14 @@
 --@include open_shard
 --@include digits
 --@include tier_of
---@include read
+--@include read_if_fit
 local shard = open_shard(KEYS[1], { "prio", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, words = shard.prefix, {}
 local deadline = digits(shard.now_ms + tonumber(ARGV[1]))
 for number = 1, tonumber(ARGV[2]) do
   local group, token = ARGV[number * 2 + 1], ARGV[number * 2 + 2]
-  words[number] = read("GET", prefix .. ":lock:" .. group) == token and "ok" or "stale"
+  words[number] = read_if_fit("GET", prefix .. ":lock:" .. group) == token and "ok" or "stale"
 end
 for number = 1, #words do
   local group = ARGV[number * 2 + 1]

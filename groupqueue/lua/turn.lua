@@ -2,38 +2,44 @@
 -- FLAGS allow-oom
 -- KEYS[1] prefix         routing key of the shard
 -- ARGV[1] worker         string   id of the claiming worker
--- ARGV[2] visibility_ms  integer  how long each lease lasts
--- ARGV[3] want           integer  groups to claim, 0..400
--- ARGV[4] min_tier       0..4     tiers below are left alone
--- ARGV[5] preferred      integer  how many of the claims go to urgent groups
--- ARGV[6] threshold      -1..4    what urgent means, see includes/claim.lua
--- ARGV[7] settlements    integer  0..400
--- then per settlement: outcome, group, token, id, value, error; see includes/settle.lua
--- Reply {{word, left, …}, {{group, token, deliveries, failures, tier, element}, …}, wait_ms}
+-- ARGV[2] number         integer  of the worker's turn, for telling one that comes late; 0 for none
+-- ARGV[3] visibility_ms  integer  how long each lease lasts
+-- ARGV[4] want           integer  groups to claim, 0..400
+-- ARGV[5] batch          integer  messages that a lease may take, 1..1000
+-- ARGV[6] min_tier       0..4     tiers below are left alone
+-- ARGV[7] preferred      integer  how many of the claims go to urgent groups
+-- ARGV[8] threshold      -1..4    what urgent means, see includes/claim.lua
+-- ARGV[9] settlements    integer  0..400
+-- then per settlement: outcome, group, token, id, span, value, error; see includes/settle.lua
+-- Reply {{word, left, …}, {{group, token, deliveries, failures, tier, element, …}, …}, wait_ms}
 --   and, when messages had expired, a fourth: {group, id, …} of those dropped
 -- Keeps: settling needs the token and the head's id; a group is leased to one
--- worker; whoever leaves due groups behind wakes another worker.
+-- worker; whoever leaves due groups behind wakes another worker; a turn that its worker has
+-- given up (see recover) claims nothing.
 --@include open_shard
 --@include settle
 --@include promote
 --@include claim
 --@include sooner
 --@include hint
+--@include is_given_up
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "minute", "wake", "fence", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 
 local settlements = {}
-for number = 1, tonumber(ARGV[7]) do
-  local at = 2 + number * 6
+for number = 1, tonumber(ARGV[9]) do
+  local at = 3 + number * 7
   settlements[number] = { outcome = ARGV[at], group = ARGV[at + 1], token = ARGV[at + 2],
-    id = ARGV[at + 3], value = ARGV[at + 4], error = ARGV[at + 5] }
+    id = ARGV[at + 3], span = ARGV[at + 4], value = ARGV[at + 5], error = ARGV[at + 6] }
 end
-local words = settle(shard, settlements) -- first, as it still may find a key of a wrong type
+local want = tonumber(ARGV[4])
+if want > 0 and is_given_up(shard, ARGV[1], ARGV[2]) then want = 0 end
+local words = settle(shard, settlements, false) -- first: it may find the key `dead` unfit
 local scheduled_ms = promote(shard)
 local leases, wait_ms = claim(shard, {
-  worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = tonumber(ARGV[3]),
-  min_tier = tonumber(ARGV[4]), preferred = tonumber(ARGV[5]), threshold = tonumber(ARGV[6]),
+  worker = ARGV[1], visibility_ms = tonumber(ARGV[3]), want = want, batch = tonumber(ARGV[5]),
+  min_tier = tonumber(ARGV[6]), preferred = tonumber(ARGV[7]), threshold = tonumber(ARGV[8]),
 })
 wait_ms = sooner(wait_ms, scheduled_ms)
 if wait_ms == 0 then hint(shard) end

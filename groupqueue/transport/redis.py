@@ -134,8 +134,11 @@ class _Transport:
         worker_id: str,
         settlements: Sequence[Settlement],
         want: int,
+        *,
         visibility: float,
         preference: Preference,
+        batch: int,
+        number: int,
     ) -> Call[Turned]:
         return calls.turn(
             self.prefix,
@@ -144,6 +147,8 @@ class _Transport:
             want,
             visibility_ms=calls.milliseconds(visibility, "visibility", positive=True),
             preference=preference,
+            batch=batch,
+            number=number,
         )
 
 
@@ -235,13 +240,27 @@ class RedisTransport(_Transport):
         *,
         visibility: float,
         preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+        batch: int = 1,
+        number: int = 0,
     ) -> Turned:
         """Settle what is finished and claim up to `want` groups, in one round trip.
 
-        After ServerUnavailable the turn may have happened: `recover` hands back what
-        it claimed.
+        Each lease takes up to `batch` messages of its group, 1 to 1,000. After
+        ServerUnavailable the turn may have happened, or may still: `recover` hands back
+        what it claimed, and given the turn's `number` keeps it from claiming later. A
+        worker numbers its turns from 1; 0 leaves the number out.
         """
-        return self.perform(self._turn_call(worker_id, settlements, want, visibility, preference))
+        return self.perform(
+            self._turn_call(
+                worker_id,
+                settlements,
+                want,
+                visibility=visibility,
+                preference=preference,
+                batch=batch,
+                number=number,
+            )
+        )
 
     def renew(self, leases: Sequence[Lease], visibility: float) -> list[Lease]:
         """Let leases last `visibility` seconds from now; return those that are lost."""
@@ -249,11 +268,20 @@ class RedisTransport(_Transport):
             lost for call in self._renew_calls(leases, visibility) for lost in self.perform(call)
         ]
 
-    def recover(self, worker_id: str, after_token: int) -> int:
-        """Hand back the worker's leases with later tokens than the last one it knows."""
+    def recover(self, worker_id: str, after_token: int, upto_turn: int = 0) -> int:
+        """Hand back the worker's leases with later tokens than the last one it knows.
+
+        Its turns with numbers up to `upto_turn` claim nothing when they come after this.
+        """
         released, cursor = 0, "0"
         while True:
-            call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
+            call = calls.recover(
+                self.prefix,
+                worker_id,
+                after_token=after_token,
+                upto_turn=upto_turn,
+                cursor=cursor,
+            )
             step = self.perform(call)
             released += step.released
             cursor = step.cursor
@@ -374,10 +402,20 @@ class AsyncRedisTransport(_Transport):
         *,
         visibility: float,
         preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
+        batch: int = 1,
+        number: int = 0,
     ) -> Turned:
         """See RedisTransport.turn."""
         return await self.perform(
-            self._turn_call(worker_id, settlements, want, visibility, preference)
+            self._turn_call(
+                worker_id,
+                settlements,
+                want,
+                visibility=visibility,
+                preference=preference,
+                batch=batch,
+                number=number,
+            )
         )
 
     async def renew(self, leases: Sequence[Lease], visibility: float) -> list[Lease]:
@@ -388,11 +426,17 @@ class AsyncRedisTransport(_Transport):
             for lost in await self.perform(call)
         ]
 
-    async def recover(self, worker_id: str, after_token: int) -> int:
+    async def recover(self, worker_id: str, after_token: int, upto_turn: int = 0) -> int:
         """See RedisTransport.recover."""
         released, cursor = 0, "0"
         while True:
-            call = calls.recover(self.prefix, worker_id, after_token=after_token, cursor=cursor)
+            call = calls.recover(
+                self.prefix,
+                worker_id,
+                after_token=after_token,
+                upto_turn=upto_turn,
+                cursor=cursor,
+            )
             step = await self.perform(call)
             released += step.released
             cursor = step.cursor

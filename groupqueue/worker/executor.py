@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,33 +28,58 @@ log = logging.getLogger("groupqueue.worker")
 
 # Another worker, started from newer code, may know the topic: look again soon.
 UNKNOWN_TOPIC_PAUSE_SECONDS = 5.0
+# A lease of several messages is settled after this time, and what it has left handed back:
+# a crash repeats no more than was handled meanwhile.
+LONGEST_RUN_SECONDS = 1.0
+
+
+def never() -> bool:
+    """Say no: nobody wants this to end early."""
+    return False
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A leased message in this process, from its claim to its settlement."""
+    """A lease in this process, from its claim to its settlement."""
 
     queue: QueueConfig
     lease: Lease
     lasts_until: float
     """When the lease ends, on this process's monotonic clock, if it is not renewed."""
     renewed_at: float
+    batch: int | None = None
+    """How many messages of the lease may be handled one after the other, whatever their
+    handlers ask for; None leaves it to them."""
+    is_stopping: Callable[[], bool] = never
+    """Says whether no further message of the lease is to be begun."""
     handler: Handler[Any] | None = None
-    delivery: Delivery | None = None
+    deliveries: Sequence[Delivery] = ()
+    """What the handler was called with, or is about to be, without what is finished."""
+    done: int = 0
+    """How many messages of the lease are finished, from the head on."""
+    may_take: int = 1
+    """How many messages of the lease may be handled in all before it is settled."""
     is_suspect: bool = False
     """Whether one more crash would exhaust the message: it is handled with nothing beside
     it, so that no message is blamed for another's doing."""
     started_at: float | None = None
     """When its handler was called, monotonic; None before."""
+    run_until: float | None = None
+    """When no further message of the lease is to be begun; None before the first."""
     settlement: Settlement | None = None
     is_lost: bool = False
     """Whether the lease is known to be gone."""
     is_uncertain: bool = False
     """Whether a turn that carried its settlement lost its reply."""
 
+    @property
+    def delivery(self) -> Delivery | None:
+        """The message at hand, the first if there are several; None when it is none."""
+        return self.deliveries[0] if self.deliveries else None
+
 
 def prepare(held: Held) -> bool:
-    """Find delivery and handler; False when the message is settled without being handled."""
+    """Find deliveries and handler; False when the lease is settled without being handled."""
     lease, config = held.lease, held.queue
     try:
         content = config.codec.decode(lease.payload)
@@ -70,7 +95,8 @@ def prepare(held: Held) -> bool:
         text = f"{type(error).__name__}: {error}"
         held.settlement = exhausted(lease, config.policy, "codec", text)
         return False
-    held.delivery = Delivery(lease, message_from(lease, content), config.name)
+    first = Delivery(lease, message_from(lease, content), config.name)
+    held.deliveries = [first]
     held.handler = get_handler(content.topic)
     if held.handler is None:
         text = f"this worker has no handler for topic {content.topic!r}"
@@ -92,30 +118,95 @@ def prepare(held: Held) -> bool:
         held.settlement = exhausted(lease, policy, "poison", error_text)
         return False
     held.is_suspect = lease.crashes > 0 and policy.is_poison(lease.crashes + 1)
+    if lease.rest:
+        held.may_take = held.batch or held.handler.batch or 1
+        _fill_batch(held, held.handler, first)
     return True
 
 
+def advance(held: Held) -> bool:
+    """Take the next messages of a lease of several, if all has gone well so far.
+
+    What is not taken is handed back with the settlement, as if never delivered.
+    """
+    settlement, rest = held.settlement, held.lease.rest
+    if not rest or settlement is None or settlement.outcome != "ack":
+        return False
+    now = time.monotonic()
+    is_over = held.run_until is not None and now >= held.run_until
+    if is_over or held.done >= min(held.may_take, 1 + len(rest)):
+        return False
+    if held.is_lost or now >= held.lasts_until or held.is_stopping():
+        return False
+    following = _following(held, held.done)
+    found = get_handler(following.topic) if following else None
+    if following is None or found is None or found.is_async != _prepared(held)[0].is_async:
+        return False
+    held.handler, held.settlement = found, None
+    _fill_batch(held, found, following)
+    return True
+
+
+def _fill_batch(held: Held, handler: Handler[Any], first: Delivery) -> None:
+    """Let a batch handler take the messages of its topic that follow."""
+    taken = [first]
+    last = min(held.may_take, held.done + (handler.batch or 1), 1 + len(held.lease.rest))
+    for place in range(held.done + 1, last):
+        following = _following(held, place)
+        if following is None or following.topic != handler.topic:
+            break
+        taken.append(following)
+    held.deliveries = taken
+
+
+def _following(held: Held, place: int) -> Delivery | None:
+    """Return a message behind the head; None when it is none, which is told once it is the head."""
+    leased = held.lease.rest[place - 1]
+    try:
+        content = held.queue.codec.decode(leased.payload)
+    except Exception:
+        return None
+    lease = Lease(
+        held.lease.group,
+        held.lease.token,
+        leased.id,
+        leased.payload,
+        held.lease.priority,
+        deliveries=1,
+        failures=0,
+        published_ms=leased.published_ms,
+        expires_ms=leased.expires_ms,
+    )
+    return Delivery(lease, message_from(lease, content), held.queue.name)
+
+
 def handle(held: Held) -> None:
-    """Call a sync handler between two clean-ups of the thread's database connections.
+    """Call sync handlers between clean-ups of the thread's database connections.
 
     A handler that leaves a transaction open has failed: what it wrote is rolled back.
     """
-    clean_connections()
-    try:
-        call(held, check=refuse_open_transactions)
-    except BaseException as error:
-        signals.send(signals.message_failed, held.handler, **_failed(held, error))
-    clean_connections()
+    goes_on = True
+    while goes_on:
+        clean_connections()
+        try:
+            call(held, check=refuse_open_transactions)
+        except BaseException as error:
+            _tell_failed(held, error)
+        clean_connections()
+        goes_on = advance(held)
 
 
 async def handle_async(held: Held) -> None:
-    """Await an async handler between two clean-ups of the database connections."""
-    await _clean_connections_async()
-    try:
-        await call_async(held, check=_refuse_open_transactions_async)
-    except BaseException as error:
-        await signals.asend(signals.message_failed, held.handler, **_failed(held, error))
-    await _clean_connections_async()
+    """Await async handlers between clean-ups of the database connections."""
+    goes_on = True
+    while goes_on:
+        await _clean_connections_async()
+        try:
+            await call_async(held, check=_refuse_open_transactions_async)
+        except BaseException as error:
+            await _atell_failed(held, error)
+        await _clean_connections_async()
+        goes_on = advance(held)
 
 
 def _nothing() -> None:
@@ -135,53 +226,92 @@ def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
 
     `check` may raise after the handler has returned; then the handler has failed.
     """
-    handler, delivery = _prepared(held)
-    started = held.started_at = time.monotonic()
+    handler, argument = _begun(held)
     try:
-        signals.send(signals.message_started, handler, delivery=delivery)
-        handler(delivery)
+        for delivery in held.deliveries:
+            signals.send(signals.message_started, handler, delivery=delivery)
+        handler(argument)
         check()
-    except Snooze as snooze:
-        held.settlement = Settlement.release(held.lease, snooze.delay_seconds)
     except (Exception, SystemExit) as error:
-        signals.send(signals.message_failed, handler, **_failed(held, error))
+        _tell_failed(held, error)
     else:
-        held.settlement = Settlement.ack(held.lease)
-        signals.send(
-            signals.message_succeeded,
-            handler,
-            delivery=delivery,
-            duration_seconds=time.monotonic() - started,
-        )
+        for facts in _finished(held, len(held.deliveries)):
+            signals.send(signals.message_succeeded, handler, **facts)
 
 
 async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _nothing_async) -> None:
     """Await an async handler and note how the delivery ended; see `call`."""
-    handler, delivery = _prepared(held)
-    started = held.started_at = time.monotonic()
+    handler, argument = _begun(held)
     try:
-        await signals.asend(signals.message_started, handler, delivery=delivery)
-        await handler(delivery)
+        for delivery in held.deliveries:
+            await signals.asend(signals.message_started, handler, delivery=delivery)
+        await handler(argument)
         await check()
-    except Snooze as snooze:
-        held.settlement = Settlement.release(held.lease, snooze.delay_seconds)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        await signals.asend(signals.message_failed, handler, **_failed(held, error))
+        await _atell_failed(held, error)
     else:
-        held.settlement = Settlement.ack(held.lease)
-        await signals.asend(
-            signals.message_succeeded,
-            handler,
-            delivery=delivery,
-            duration_seconds=time.monotonic() - started,
-        )
+        for facts in _finished(held, len(held.deliveries)):
+            await signals.asend(signals.message_succeeded, handler, **facts)
 
 
-def exhausted(lease: Lease, policy: RetryPolicy, reason: str, error_text: str) -> Settlement:
+def _begun(held: Held) -> tuple[Handler[Any], Any]:
+    """Note that a handler is about to be called; return it and what to call it with."""
+    handler, delivery = _prepared(held)
+    held.started_at = time.monotonic()
+    if held.run_until is None:
+        held.run_until = held.started_at + LONGEST_RUN_SECONDS
+    return handler, delivery if handler.batch is None else list(held.deliveries)
+
+
+def _finished(held: Held, count: int) -> list[dict[str, Any]]:
+    """Note the first deliveries as finished; return what to tell of each."""
+    now = time.monotonic()
+    finished, held.deliveries = held.deliveries[:count], held.deliveries[count:] or held.deliveries
+    held.done += count
+    held.settlement = Settlement.ack(held.lease, held.done)
+    seconds = now - (held.started_at or now)
+    return [{"delivery": delivery, "duration_seconds": seconds} for delivery in finished]
+
+
+def _tell_failed(held: Held, error: BaseException) -> None:
+    """Note and tell what a handler's error means for each message that it was called with."""
+    handler = held.handler
+    for facts in _acknowledged(held):
+        signals.send(signals.message_succeeded, handler, **facts)
+    failure = _failed(held, error)
+    if failure is not None:
+        signals.send(signals.message_failed, handler, **failure)
+
+
+async def _atell_failed(held: Held, error: BaseException) -> None:
+    handler = held.handler
+    for facts in _acknowledged(held):
+        await signals.asend(signals.message_succeeded, handler, **facts)
+    failure = _failed(held, error)
+    if failure is not None:
+        await signals.asend(signals.message_failed, handler, **failure)
+
+
+def _acknowledged(held: Held) -> list[dict[str, Any]]:
+    """Note as finished what a batch handler acknowledged before it raised an error."""
+    if held.handler is None or held.handler.batch is None or held.settlement is not None:
+        return []
+    waiting = (place for place, one in enumerate(held.deliveries) if not one.is_acknowledged)
+    count = next(waiting, None)
+    if count is None:
+        return _finished(held, len(held.deliveries))
+    facts = _finished(held, count)
+    held.settlement = None  # that of the first one which is not acknowledged is to come
+    return facts
+
+
+def exhausted(
+    lease: Lease, policy: RetryPolicy, reason: str, error_text: str, *, done: int = 0
+) -> Settlement:
     """Return what the policy has in store for a message that is not tried again."""
     if policy.on_exhausted == "dead_letter":
-        return Settlement.dead(lease, reason, error_text)
-    return Settlement.halt(lease, reason, error_text)
+        return Settlement.dead(lease, reason, error_text, done=done)
+    return Settlement.halt(lease, reason, error_text, done=done)
 
 
 def clean_connections() -> None:
@@ -234,24 +364,37 @@ def _prepared(held: Held) -> tuple[Handler[Any], Delivery]:
     return held.handler, held.delivery
 
 
-def _failed(held: Held, error: BaseException) -> dict[str, Any]:
-    """Note what becomes of a message whose handler raised; return what to tell of it."""
+def _failed(held: Held, error: BaseException) -> dict[str, Any] | None:
+    """Note what becomes of the message whose handler raised; return what to tell of it.
+
+    None when there is nothing to tell: it is to be snoozed, or how it ended is settled.
+    """
     handler, delivery = _prepared(held)
+    if held.settlement is not None:
+        log.error(
+            "an error was raised after a message had been handled; it changes nothing",
+            exc_info=error,
+            extra={"action": "failed_when_done", "group": delivery.group, "topic": delivery.topic},
+        )
+        return None
+    if isinstance(error, Snooze):
+        held.settlement = Settlement.release(held.lease, error.delay_seconds, done=held.done)
+        return None
     now = time.monotonic()
     policy = handler.policy_for(held.queue.policy)
-    failures = held.lease.failures + 1
+    failures = delivery.attempt
     text = _text_of(error)
     retry_seconds: float | None = None
     if isinstance(error, Reject):
-        held.settlement = exhausted(held.lease, policy, error.reason, text)
+        held.settlement = exhausted(held.lease, policy, error.reason, text, done=held.done)
     elif policy.exhausts(failures):
-        held.settlement = exhausted(held.lease, policy, "max_attempts", text)
+        held.settlement = exhausted(held.lease, policy, "max_attempts", text, done=held.done)
     else:
         asked = error.delay_seconds if isinstance(error, Retry) else None
         # Jitter spreads retries out; it is no secret.
         backoff = policy.backoff_seconds(failures, random.random())  # noqa: S311
         retry_seconds = backoff if asked is None else asked
-        held.settlement = Settlement.retry(held.lease, retry_seconds, text)
+        held.settlement = Settlement.retry(held.lease, retry_seconds, text, done=held.done)
     return {
         "delivery": delivery,
         "error": error,

@@ -110,7 +110,7 @@ class LeaseKeeper(threading.Thread):
         handed_back = 0
         for name, transport in self._transports.items():
             releases = [
-                held.settlement or Settlement.release(held.lease)
+                held.settlement or _unfinished(held)
                 for held in list(self._held.values())
                 if held.queue.name == name and not held.is_lost
             ]
@@ -167,15 +167,22 @@ class LeaseKeeper(threading.Thread):
             self.beat()
 
 
+def _unfinished(held: Held) -> Settlement:
+    """Hand back what a handler has not finished."""
+    if held.done:
+        return Settlement.ack(held.lease, held.done)
+    return Settlement.release(held.lease)
+
+
 def mark_lost(losses: Iterable[Held]) -> None:
     """Note leases as gone and tell of it, once each."""
     for held in losses:
         if held.is_lost:
             continue
         held.is_lost = True
-        if held.delivery is not None:
-            held.delivery.mark_lost()
-            signals.send(signals.lease_lost, held.handler, delivery=held.delivery)
+        for delivery in held.deliveries:
+            delivery.mark_lost()
+            signals.send(signals.lease_lost, held.handler, delivery=delivery)
 
 
 def _log_lapse(action: str, error: GroupQueueError) -> None:

@@ -17,6 +17,7 @@ class WorkerOptions:
     queues: tuple[str, ...]
     processes: int = 1
     concurrency: int = 1
+    batch: int | None = None
     name: str = ""
     visibility: float | None = None
     min_priority: int = 0

@@ -74,6 +74,7 @@ class WorkerProcess:
                 worker_id=self.worker_id,
                 shares=ClaimShares(options, config),
                 visibility_seconds=visibility[config.name],
+                batch=options.batch,
             )
             for config in configs
         ]

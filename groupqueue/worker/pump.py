@@ -14,13 +14,17 @@ from groupqueue.worker.executor import Held, prepare
 from groupqueue.worker.leases import LeaseKeeper
 from groupqueue.worker.options import WorkerOptions
 from groupqueue.worker.pool import InlinePool, Pool, ThreadPool
-from groupqueue.worker.sources import HintListener, Source
+from groupqueue.worker.sources import HintListener, Recovery, Source
 
 log = logging.getLogger("groupqueue.worker")
 
 
 # A second suspect is left to another process, or to this one a little later.
 SUSPECT_PAUSE_SECONDS = 0.5
+# A suspect waits this long for the handlers beside it, and nothing is claimed meanwhile;
+# then it is handed back for a while, so that a long handler does not idle its process.
+SUSPECT_PATIENCE_SECONDS = 2.0
+SUSPECT_PARKED_SECONDS = 10.0
 
 
 class Stop(enum.Enum):
@@ -60,7 +64,8 @@ class Pump:
         self._running = 0
         self._suspect: Held | None = None
         """Claimed, and handled with nothing beside it until it is settled: Held.is_suspect."""
-        self._has_begun_suspect = False
+        self._suspect_waits_until = 0.0
+        self._has_begun_suspect = self._has_ended_suspect = False
         self.stop_reason = ""
         """Why no more messages are claimed; empty while they are."""
         self.processed = 0
@@ -84,7 +89,7 @@ class Pump:
             if self.stop_reason and not self._has_told:
                 self._has_told = True
                 self._on_stopping(self.stop_reason)
-                self._spare_suspect()
+                self._spare_suspect(0)
             if self.stop_reason and not self._running and not self._unsettled():
                 return
             self._tend_suspect()
@@ -100,11 +105,16 @@ class Pump:
         for source in self._sources:
             want = self._want() if source.next_due <= now else 0
             # A hint that comes while all hands are full is passed on by a turn without claims.
-            if source.paused_until > now or not (want or source.finished or source.is_hinted):
+            if source.is_away or source.paused_until > now:
+                continue
+            if not (want or source.finished or source.is_hinted):
                 continue
             # Something to settle takes a turn anyway: claim with it what may have come.
-            for held in source.turn(self._want()):
+            want = self._want()
+            for held in source.turn(want, most=self._claims_left, is_stopping=self._is_stopping):
                 self._begin(held)
+            if source.is_away:
+                Recovery(source, self._inbox.put).start()
             turned = True
         return turned
 
@@ -114,10 +124,13 @@ class Pump:
         free = min(self._concurrency - self._running, calls.MAX_LEASES_PER_CALL)
         return free if self._claims_left is None else min(free, self._claims_left)
 
+    def _is_stopping(self) -> bool:
+        return bool(self.stop_reason)
+
     def _begin(self, held: Held) -> None:
         self._running += 1
         if self._claims_left is not None:
-            self._claims_left -= 1
+            self._claims_left -= 1 + len(held.lease.rest)
         self._keeper.hold(held)
         if time.monotonic() >= held.lasts_until:
             # The reply came after the lease's end: somebody else may have the group by now.
@@ -127,7 +140,9 @@ class Pump:
         elif not held.is_suspect:
             self._pool.start(held)
         elif self._suspect is None:
-            self._suspect, self._has_begun_suspect = held, False
+            self._suspect = held
+            self._has_begun_suspect = self._has_ended_suspect = False
+            self._suspect_waits_until = time.monotonic() + SUSPECT_PATIENCE_SECONDS
         else:
             # Not to be beside the first one even while it waits.
             held.settlement = Settlement.release(held.lease, SUSPECT_PAUSE_SECONDS)
@@ -138,17 +153,19 @@ class Pump:
         suspect = self._suspect
         if suspect is None or self._unsettled():
             return
-        if self._running == 0:
+        if self._has_ended_suspect:
             self._suspect = None
         elif self._running == 1 and not self._has_begun_suspect:
             self._has_begun_suspect = True
             self._pool.start(suspect)
+        elif time.monotonic() >= self._suspect_waits_until:
+            self._spare_suspect(SUSPECT_PARKED_SECONDS)
 
-    def _spare_suspect(self) -> None:
-        """Hand the suspect back if it has not begun: the process is to leave soon."""
+    def _spare_suspect(self, parked_seconds: float) -> None:
+        """Hand the suspect back if it has not begun: something else has to end first."""
         if self._suspect is not None and not self._has_begun_suspect:
             self._has_begun_suspect = True
-            self._suspect.settlement = Settlement.release(self._suspect.lease)
+            self._suspect.settlement = Settlement.release(self._suspect.lease, parked_seconds)
             self._inbox.put(self._suspect)
 
     def _collect(self, timeout: float | None = 0) -> None:
@@ -167,11 +184,18 @@ class Pump:
             event.is_hinted = True
         elif isinstance(event, Held):
             self._running -= 1
+            self._has_ended_suspect = self._has_ended_suspect or event is self._suspect
             if event.settlement is None:
                 # Handling broke off in an unforeseen way; the log says how.
-                event.settlement = Settlement.retry(event.lease, 1.0, "handling broke off")
-            self.processed += event.settlement.outcome == "ack"
+                event.settlement = Settlement.retry(
+                    event.lease, 1.0, "handling broke off", done=event.done
+                )
+            self.processed += event.settlement.done
             self.failed += event.settlement.outcome in ("retry", "dead", "halt")
+            if self._claims_left is not None:
+                # What was not begun is handed back, and is not one of --max-messages.
+                begun = event.settlement.done + (event.settlement.outcome != "ack")
+                self._claims_left += 1 + len(event.lease.rest) - max(1, begun)
             for source in self._sources:
                 if source.config is event.queue:
                     source.finished.append(event)
@@ -186,6 +210,8 @@ class Pump:
         if self._ends_at is not None:
             wakes.append(self._ends_at)
         for source in self._sources:
+            if source.is_away:
+                continue
             if source.paused_until > now:
                 wakes.append(source.paused_until)
             elif self._want() and source.next_due > now:

@@ -13,8 +13,9 @@ from groupqueue.conf import QueueConfig
 from groupqueue.core import calls
 from groupqueue.core.calls import Settled, Turned
 from groupqueue.exceptions import GroupQueueError, ServerUnavailable
+from groupqueue.handlers import largest_batch
 from groupqueue.transport.redis import RedisTransport
-from groupqueue.worker.executor import Held
+from groupqueue.worker.executor import Held, never
 from groupqueue.worker.leases import LeaseKeeper, mark_lost
 from groupqueue.worker.options import ClaimShares
 
@@ -38,6 +39,7 @@ class Source:
         worker_id: str,
         shares: ClaimShares,
         visibility_seconds: float,
+        batch: int | None = None,
     ) -> None:
         self.config = config
         self.transport = transport
@@ -47,6 +49,8 @@ class Source:
         """When it is worth claiming again, monotonic; 0 means now."""
         self.paused_until = 0.0
         """When Redis is worth asking again after an error, monotonic."""
+        self.is_away = False
+        """Whether Redis did not answer a turn; only a Recovery brings the queue back."""
         self.is_exhausted = False
         """Whether the last turn left nothing due behind."""
         self.is_hinted = False
@@ -55,31 +59,47 @@ class Source:
         self._keeper = keeper
         self._shares = shares
         self._visibility_seconds = visibility_seconds
+        self._batch = batch
+        self._lease_size = batch or largest_batch()
         self._last_token = 0
-        self._must_recover = False
+        self._turn_number = 0
         self._errors_in_a_row = 0
 
-    def turn(self, want: int) -> list[Held]:
-        """Settle what is finished and claim up to `want` groups.
+    def turn(
+        self, want: int, *, most: int | None = None, is_stopping: Callable[[], bool] = never
+    ) -> list[Held]:
+        """Settle what is finished and claim up to `want` groups, and `most` messages of them.
 
-        Returns the messages claimed; nothing while Redis is away. What was finished is
-        kept until the server has answered for it.
+        Returns the leases; nothing when Redis does not answer, which makes the queue
+        `is_away`. What was finished is kept until the server has answered for it.
+        `is_stopping` is asked before a further message of a lease is begun.
         """
         batch = self.finished[: calls.MAX_LEASES_PER_CALL]
         settlements = [held.settlement for held in batch if held.settlement is not None]
         preference = self._shares.preference(want)
+        lease_size = self._lease_size
+        if most is not None and want:
+            lease_size = min(lease_size, most // want)
         asked_at = time.monotonic()
+        self._turn_number += 1
         try:
-            self._recover_if_needed()
             turned = self.transport.turn(
                 self._worker_id,
                 settlements,
                 want,
                 visibility=self._visibility_seconds,
                 preference=preference,
+                batch=lease_size,
+                number=self._turn_number,
             )
         except GroupQueueError as error:
-            self._note_error(error, batch)
+            if isinstance(error, ServerUnavailable):
+                # The turn may have happened: its claims are unknown to us, and a second
+                # answer about its settlements will not tell whether the first was ok.
+                self.is_away = True
+                for held in batch:
+                    held.is_uncertain = True
+            self.paused_until = time.monotonic() + self.note_error(error)
             return []
         self._errors_in_a_row = 0
         self.is_hinted = False
@@ -98,35 +118,28 @@ class Source:
             )
         self._shares.charge(preference, len(turned.leases))
         self._plan(turned, want)
+        lasts_until = asked_at + self._visibility_seconds
         return [
-            Held(self.config, lease, asked_at + self._visibility_seconds, asked_at)
+            Held(self.config, lease, lasts_until, asked_at, self._batch, is_stopping)
             for lease in turned.leases
         ]
 
-    def _recover_if_needed(self) -> None:
-        if not self._must_recover:
-            return
-        released = self.transport.recover(self._worker_id, self._last_token)
-        self._must_recover = False
+    def recover(self) -> None:
+        """Hand back what turns without an answer have claimed, or will claim yet."""
+        released = self.transport.recover(self._worker_id, self._last_token, self._turn_number)
         if released:
             log.info(
                 "leases of a turn without a reply were handed back",
                 extra={"action": "recovered", "queue": self.config.name, "leases": released},
             )
 
-    def _note_error(self, error: GroupQueueError, batch: list[Held]) -> None:
-        if isinstance(error, ServerUnavailable):
-            # The turn may have happened: its claims are unknown to us, and a second
-            # answer about its settlements will not tell whether the first was ok.
-            self._must_recover = True
-            for held in batch:
-                held.is_uncertain = True
+    def note_error(self, error: GroupQueueError) -> float:
+        """Tell of an error; return the seconds to wait before asking again."""
         self._errors_in_a_row += 1
         ceiling = min(
             FIRST_PAUSE_SECONDS * 2.0 ** min(self._errors_in_a_row, 60), LONGEST_PAUSE_SECONDS
         )
         pause_seconds = ceiling * (0.5 + random.random() / 2)  # noqa: S311 - jitter
-        self.paused_until = time.monotonic() + pause_seconds
         log.warning(
             "the queue cannot be reached; trying again: %s",
             error,
@@ -136,6 +149,7 @@ class Source:
                 "pause_seconds": round(pause_seconds, 2),
             },
         )
+        return pause_seconds
 
     def _plan(self, turned: Turned, want: int) -> None:
         if turned.leases:
@@ -179,12 +193,39 @@ def _tell_exhausted(held: Held) -> None:
         signal,
         held.handler,
         delivery=held.delivery,
-        message_id=held.lease.id,
+        message_id=held.lease.id if held.delivery is None else held.delivery.id,
         group=held.lease.group,
         queue=held.queue.name,
         reason=settlement.value,
         error=settlement.error,
     )
+
+
+class Recovery(threading.Thread):
+    """Brings a queue back whose Redis did not answer, while the pump serves the others."""
+
+    def __init__(self, source: Source, on_back: Callable[[Source], None]) -> None:
+        super().__init__(name=f"groupqueue-recovery-{source.config.name}", daemon=True)
+        self._source = source
+        self._on_back = on_back
+
+    def run(self) -> None:
+        """Ask until Redis answers, for ever; then let the pump have the queue again."""
+        source = self._source
+        time.sleep(max(0.0, source.paused_until - time.monotonic()))
+        while True:
+            try:
+                source.recover()
+                break
+            except GroupQueueError as error:
+                pause_seconds = source.note_error(error)
+            except Exception:
+                # Whatever it was, nobody else would bring the queue back.
+                log.exception("a recovery broke off", extra={"action": "recovery_failed"})
+                pause_seconds = LONGEST_PAUSE_SECONDS
+            time.sleep(pause_seconds)
+        source.is_away = False
+        self._on_back(source)
 
 
 class HintListener(threading.Thread):

@@ -9,6 +9,7 @@ import pytest
 
 from groupqueue.core import calls
 from groupqueue.core.calls import (
+    MAX_BATCH,
     MAX_ERROR_CHARACTERS,
     MAX_LEASES_PER_CALL,
     MAX_MESSAGES_PER_CALL,
@@ -20,7 +21,7 @@ from groupqueue.core.calls import (
     milliseconds,
     shortened,
 )
-from groupqueue.core.messages import Envelope, Lease
+from groupqueue.core.messages import Envelope, Lease, Leased
 from groupqueue.exceptions import InvalidArgument, StaleLease
 
 LEASE = Lease("group-1", 7001, "0" * 32, b"secret", 3, 2, 1, 1796007991297, 0)
@@ -123,18 +124,49 @@ def test_any_other_min_priority_is_refused(tier: Any):
 
 
 def test_settlements_carry_what_their_outcome_needs():
-    assert Settlement.ack(LEASE) == ("ack", LEASE, "1", "")
-    assert Settlement.retry(LEASE, 1.5, "boom") == ("retry", LEASE, "1500", "boom")
-    assert Settlement.release(LEASE) == ("release", LEASE, "0", "")
-    assert Settlement.release(LEASE, 2) == ("release", LEASE, "2000", "")
-    assert Settlement.dead(LEASE, "why", "boom") == ("dead", LEASE, "why", "boom")
-    assert Settlement.halt(LEASE, "why", "boom") == ("halt", LEASE, "why", "boom")
+    assert Settlement.ack(LEASE) == ("ack", LEASE, "", "", 1)
+    assert Settlement.retry(LEASE, 1.5, "boom") == ("retry", LEASE, "1500", "boom", 0)
+    assert Settlement.release(LEASE) == ("release", LEASE, "0", "", 0)
+    assert Settlement.release(LEASE, 2) == ("release", LEASE, "2000", "", 0)
+    assert Settlement.dead(LEASE, "why", "boom") == ("dead", LEASE, "why", "boom", 0)
+    assert Settlement.halt(LEASE, "why", "boom") == ("halt", LEASE, "why", "boom", 0)
+
+
+def test_a_settlement_says_how_much_of_a_lease_of_several_is_done():
+    several = LEASE._replace(rest=(Leased("1" * 32, b"", 1, 0), Leased("2" * 32, b"", 1, 0)))
+
+    assert Settlement.ack(LEASE).span == ""
+    assert Settlement.ack(several, 2).span == "2 3"
+    assert Settlement.retry(several, 0, done=2).span == "2 3"
+    assert Settlement.release(several).span == "0 3"
+    assert Settlement.ack(LEASE._replace(is_alone=True)).span == "1 -1"
+
+
+@pytest.mark.parametrize(
+    "settlement",
+    [
+        Settlement.ack(LEASE, 0),
+        Settlement.ack(LEASE, 2),
+        Settlement.retry(LEASE, 0, done=1),
+        Settlement.release(LEASE, done=-1),
+        Settlement.dead(LEASE._replace(rest=(Leased("1" * 32, b"", 1, 0),)), "why", done=2),
+    ],
+)
+def test_a_settlement_of_more_than_the_lease_holds_is_refused(settlement: Settlement):
+    with pytest.raises(InvalidArgument, match="messages done"):
+        calls.turn("p", "w", [settlement], 0, visibility_ms=1)
+
+
+@pytest.mark.parametrize("batch", [0, -1, MAX_BATCH + 1])
+def test_a_batch_is_bounded(batch: int):
+    with pytest.raises(InvalidArgument, match="a lease takes 1 to 1000"):
+        calls.turn("p", "w", [], 1, visibility_ms=1, batch=batch)
 
 
 def test_errors_are_stored_bounded_and_valid():
     assert shortened("x" * 5000) == "x" * MAX_ERROR_CHARACTERS
     assert shortened("kaputt: \ud800 ü") == "kaputt: ? ü"
-    assert Settlement.dead(LEASE, "r" * 5000, "e" * 5000)[2:] == (
+    assert Settlement.dead(LEASE, "r" * 5000, "e" * 5000)[2:4] == (
         "r" * MAX_ERROR_CHARACTERS,
         "e" * MAX_ERROR_CHARACTERS,
     )

@@ -97,7 +97,7 @@ def permissions() -> list[str]:
 def commands() -> set[str]:
     """Return every command that a script sends."""
     text = "\n".join(map(read_code, paths()))
-    sent = set(re.findall(r'(?:redis\.p?call|read)\("(\w+)"', text))
+    sent = set(re.findall(r'(?:redis\.p?call|reads?|read_if_fit)\("(\w+)"', text))
     sizes = re.search(r"SIZE_OF = \{(.*?)\n\}", text, re.DOTALL)
     by_table = set(re.findall(r'= "([A-Z]+)"', sizes[1] if sizes else ""))
     return sent | by_table | set(re.findall(r'SIZE_OF\[\w+\] or "(\w+)"', text))

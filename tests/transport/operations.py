@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from groupqueue.core import calls
-from groupqueue.core.calls import Settlement
+from groupqueue.core.calls import Preference, Settlement
 from groupqueue.core.messages import Lease
 from groupqueue.core.snapshot import snapshot_decoder
 from groupqueue.core.views import explanation
@@ -48,6 +48,14 @@ async def _turn(shard: Shard) -> Operation:
     return lambda shard: shard.transport.turn("worker", finished, 50, visibility=30)
 
 
+async def _turn_with_a_batch(shard: Shard) -> Operation:
+    await shard.publish("batch", b"1", b"2", priority=4)
+    urgent = Preference(min_tier=4)
+    return lambda shard: shard.transport.turn(
+        "worker", [], 50, visibility=30, preference=urgent, batch=2
+    )
+
+
 async def _cancel(shard: Shard) -> Operation:
     [identifier] = await send(shard, held("held"))
     return lambda shard: shard.transport.perform(calls.cancel(shard.prefix, identifier))
@@ -61,7 +69,7 @@ async def _reschedule(shard: Shard) -> Operation:
 
 async def _recover(shard: Shard) -> Operation:
     await _leased(shard)
-    return lambda shard: shard.transport.recover("worker", 0)
+    return lambda shard: shard.transport.recover("worker", 0, 5)
 
 
 async def _release(shard: Shard) -> Operation:
@@ -123,6 +131,7 @@ OPERATIONS: dict[str, Prepare] = {
     "settle": _settle,
     "renew": _renew,
     "turn": _turn,
+    "turn with a batch": _turn_with_a_batch,
     "recover": _recover,
     "pause": _performing(lambda prefix: calls.pause(prefix, "group", "why")),
     "resume": _performing(lambda prefix: calls.resume(prefix, "group")),

@@ -180,3 +180,45 @@ async def test_a_lease_that_is_settled_is_not_recovered(shard: Shard):
 
     assert await shard.transport.recover("worker", 0) == 0
     assert shard.place("group")[1] > shard.now_ms() + 50_000
+
+
+# Turns that come late ------------------------------------------------------------------------
+
+
+async def test_a_turn_that_its_worker_has_given_up_claims_nothing(shard: Shard):
+    await shard.publish("group")
+    await shard.transport.recover("worker", 0, 3)
+
+    for number in (1, 3):
+        turned = await shard.transport.turn("worker", [], 1, visibility=30, number=number)
+        assert turned.leases == []
+    [lease] = (await shard.transport.turn("worker", [], 1, visibility=30, number=4)).leases
+
+    assert lease.deliveries == 1
+
+
+async def test_a_given_up_turn_still_settles_what_it_carries(shard: Shard):
+    await shard.publish("group", b"1", b"2")
+    lease = await shard.transport.claim("worker", 30)
+    await shard.transport.recover("worker", lease.token, 1)
+
+    acks = [Settlement.ack(lease)]
+    turned = await shard.transport.turn("worker", acks, 1, visibility=30, number=1)
+
+    assert [settled.word for settled in turned.settled] == ["ok"]
+    assert turned.leases == []
+
+
+async def test_giving_up_a_turn_concerns_no_other_worker(shard: Shard):
+    await shard.publish("group")
+    await shard.transport.recover("worker", 0, 3)
+
+    turned = await shard.transport.turn("other", [], 1, visibility=30, number=1)
+
+    assert [lease.group for lease in turned.leases] == ["group"]
+
+
+async def test_what_is_noted_of_given_up_turns_ends_by_itself(shard: Shard):
+    await shard.transport.recover("worker", 0, 3)
+
+    assert 0 < shard.redis.pttl(shard.named("turn:worker")) <= 600_000

@@ -318,7 +318,9 @@ async def test_who_schedules_nothing_pays_nothing(real_shard: Shard):
 
     published = await counted(shard, lambda: shard.publish("group"))
     acks = [Settlement.ack(lease)]
-    turned = await counted(shard, lambda: shard.transport.turn("worker", acks, 1, visibility=30))
+    turned = await counted(
+        shard, lambda: shard.transport.turn("worker", acks, 1, visibility=30, number=1)
+    )
 
     # As many as before messages could be scheduled, deduplicated or expire.
     assert sum(published.values()) == 24, published
@@ -591,12 +593,11 @@ async def test_a_turn_that_cannot_settle_promotes_nothing_either(sync_shard: Sha
     lease = await shard.transport.claim("worker", 30)
     [identifier] = await send(shard, scheduled("group"))
     let_come(shard, identifier)
-    shard.redis.delete(shard.keys.lock("leased"))
-    shard.redis.rpush(shard.keys.lock("leased"), "foreign")
+    shard.redis.set(shard.named("dead"), "foreign")
     before = shard.dump()
 
     with pytest.raises(WrongKeyType):
-        await shard.transport.turn("worker", [Settlement.ack(lease)], 5, visibility=30)
+        await shard.transport.turn("worker", [Settlement.dead(lease, "why")], 5, visibility=30)
 
     assert shard.dump() == before
 

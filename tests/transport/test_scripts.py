@@ -12,7 +12,7 @@ import redis
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement
-from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease
+from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease, Leased
 from groupqueue.core.snapshot import snapshot_decoder
 from groupqueue.transport import scripts
 from tests.servers import Server
@@ -26,6 +26,8 @@ each_file = pytest.mark.parametrize("path", lua_files.paths())
 # Contracts, held against the builders ---------------------------------------------------
 
 LEASES = [Lease(f"group-{n}", 7000 + n, f"{n:032x}", b"", 0, 1, 0, 0, 0) for n in range(2)]
+BEHIND = (Leased("a" * 32, b"", 0, 0), Leased("b" * 32, b"", 0, 0))
+LEASE_OF_THREE = LEASES[1]._replace(rest=BEHIND)
 ENVELOPES = [Envelope(f"{n:032x}", f"group-{n}", n, b"body-%d" % n) for n in range(3)]
 OPTIONS = EnvelopeOptions(7, "+60000", hold=True, dedup_key="key", dedup_ms=8, digest="digest")
 SPECIAL_ENVELOPES = [Envelope(f"{9:032x}", "group-0", 3, b"body", OPTIONS), ENVELOPES[1]]
@@ -86,15 +88,22 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         calls.turn(
             "prefix",
             "worker-1",
-            [Settlement.retry(LEASES[0], 1.5, "boom"), Settlement.dead(LEASES[1], "why", "bang")],
+            [
+                Settlement.retry(LEASES[0], 1.5, "boom"),
+                Settlement.dead(LEASE_OF_THREE, "why", "bang", done=2),
+            ],
             17,
             visibility_ms=30_000,
             preference=Preference(min_tier=1, preferred=9, threshold=3),
+            batch=12,
+            number=5,
         ),
         {
             "worker": "worker-1",
+            "number": 5,
             "visibility_ms": 30_000,
             "want": 17,
+            "batch": 12,
             "min_tier": 1,
             "preferred": 9,
             "threshold": 3,
@@ -106,12 +115,13 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
                 "group": lease.group,
                 "token": lease.token,
                 "id": lease.id,
+                "span": span,
                 "value": value,
                 "error": error,
             }
-            for lease, outcome, value, error in (
-                (LEASES[0], "retry", "1500", "boom"),
-                (LEASES[1], "dead", "why", "bang"),
+            for lease, outcome, span, value, error in (
+                (LEASES[0], "retry", "", "1500", "boom"),
+                (LEASE_OF_THREE, "dead", "2 3", "why", "bang"),
             )
         ],
     ),
@@ -142,8 +152,8 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         [{"group": lease.group, "token": lease.token} for lease in LEASES],
     ),
     "recover": (
-        calls.recover("prefix", "worker-1", after_token=7000, cursor="42"),
-        {"worker": "worker-1", "after_token": 7000, "cursor": "42"},
+        calls.recover("prefix", "worker-1", after_token=7000, upto_turn=12, cursor="42"),
+        {"worker": "worker-1", "after_token": 7000, "upto_turn": 12, "cursor": "42"},
         [],
     ),
     "pause": (calls.pause("prefix", "group-1", "x"), {"group": "group-1", "why": "x"}, []),
@@ -263,7 +273,7 @@ def test_only_bounded_commands_are_sent(path: str):
     assert not sent & {"KEYS", "SCAN", "SSCAN", "ZSCAN", "SMEMBERS", "HKEYS", "HVALS"}
     if "LRANGE" in sent:
         # From one place to another, never to the end.
-        assert path in {"cancel", "peek"}
+        assert path in {"cancel", "peek", "includes/lease_more"}
         assert not re.search(r'"LRANGE".*, -1', text)
     if "HSCAN" in sent:
         assert path in {"inspect", "recover"}

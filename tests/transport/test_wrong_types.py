@@ -195,11 +195,11 @@ CASES = {
     "agenda": Case("agenda", _agenda),
     "claim": Case("claim", _claim),
     "claims of a turn": Case("turn", _turn_that_claims),
-    "settlements of a turn": Case("turn", _turn_that_settles, ("q:second", "lock:second")),
+    "settlements of a turn": Case("turn", _turn_that_settles),
     "ack": Case("ack", _ack, ("q:second", "lock:second")),
     "nack": Case("nack", _nack, ("q:second", "lock:second")),
-    "renew": Case("renew", _renew, ("lock:second",)),
-    "recover": Case("recover", _recover, ("q:second", "lock:second")),
+    "renew": Case("renew", _renew),
+    "recover": Case("recover", _recover),
     "pause": Case("pause", _pause),
     "resume": Case("resume", _resume),
     "skip": Case("skip", _skip, ("q:second",)),
@@ -288,6 +288,42 @@ async def test_a_lock_of_another_type_counts_as_a_lock_and_stops_no_other_group(
 
     assert [lease.group for lease in await shard.claim_all()] == ["live"]
     assert shard.place("locked")[1] > shard.now_ms()
+
+
+@pytest.mark.parametrize("name", ["q:second", "lock:second"])
+async def test_a_wrong_key_of_one_group_costs_no_other_group_its_settlement(
+    shard: Shard, name: str
+):
+    first, second = await _two_leases(shard)
+    break_key(shard, name)
+    ends = [Settlement.ack(second), Settlement.ack(first)]
+
+    turned = await shard.transport.turn("worker", ends, 5, visibility=30)
+
+    word = "moved" if name == "q:second" else "stale"
+    assert [settled.word for settled in turned.settled] == [word, "ok"]
+    assert shard.depth("first") == 0
+
+
+async def test_a_wrong_key_of_one_group_costs_no_other_group_its_renewal(shard: Shard):
+    leases = await _two_leases(shard)
+    break_key(shard, "lock:second")
+    before = shard.place("first")[1]
+
+    assert await shard.transport.renew(leases, 300) == [leases[1]]
+    assert shard.place("first")[1] > before
+
+
+@pytest.mark.parametrize("name", ["q:second", "lock:second"])
+async def test_a_wrong_key_of_one_group_keeps_no_other_group_from_being_handed_back(
+    shard: Shard, name: str
+):
+    await _two_leases(shard)
+    key = break_key(shard, name)
+
+    assert await shard.transport.recover("worker", 0) == 1
+    assert not shard.redis.exists(shard.keys.lock("first"))
+    assert shard.redis.type(key) in (b"string", b"list")
 
 
 async def test_the_error_says_what_to_do(shard: Shard):

@@ -2,7 +2,7 @@
 --@include forget_heads
 --@include end_halt
 local function forget_group(shard, group, tier)
-  redis.call("DEL", shard.prefix .. ":lock:" .. group)
+  redis.call("DEL", shard.prefix .. ":lock:" .. group, shard.prefix .. ":batch:" .. group)
   redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
   redis.call("HDEL", shard.prefix .. ":prio", group)
   redis.call("HDEL", shard.prefix .. ":holders", group)

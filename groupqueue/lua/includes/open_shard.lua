@@ -1,13 +1,14 @@
 -- open_shard: what every script needs first: the prefix, the server's clock
 -- (read once), and proof that the shard's own keys hold what they should. Errors
 -- are found here, before anything is written.
--- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist. Who
+-- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist; for `fence`
+-- it is the last token itself, false when there is none. Who
 -- names `scheduled` is told in `shard.size.held` how many of these messages are held.
 --@include digits
 --@include read
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
 local SIZE_OF = { -- all others are hashes
-  wake = "LLEN", dead = "XLEN", fence = "STRLEN", workers = "ZCARD", scheduled = "ZCARD",
+  wake = "LLEN", dead = "XLEN", fence = "GET", workers = "ZCARD", scheduled = "ZCARD",
   ["ready:0"] = "ZCARD", ["ready:1"] = "ZCARD", ["ready:2"] = "ZCARD",
   ["ready:3"] = "ZCARD", ["ready:4"] = "ZCARD",
 }

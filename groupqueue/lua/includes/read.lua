@@ -1,7 +1,7 @@
 -- read: send a command that only reads. A key of another type ends the script there and
 -- then, before anything is written, with an error that names the key.
 local TYPES = {
-  GET = "string", STRLEN = "string", HLEN = "hash", HGETALL = "hash", LINDEX = "list",
+  GET = "string", HLEN = "hash", HGETALL = "hash", LINDEX = "list",
   LLEN = "list", XLEN = "stream", ZCARD = "zset",
 }
 

@@ -1,14 +1,20 @@
 -- settle: end leases whose token still holds and whose head is the named message.
--- Takes {{outcome, group, token, id, value, error}, …}:
+-- Takes {{outcome, group, token, id, span, value, error}, …}:
 --   outcome  ack | retry | release | dead | halt
---   value    ack: messages finished; retry, release: delay in ms; dead, halt: the reason
+--   span     "" for a lease of one message, else "<done> <together>": how many messages of
+--            the lease are finished, before the one that the outcome is about; and how many
+--            it holds, or -1 for one alone after a crash (see lease_more)
+--   value    retry, release: delay in ms; dead, halt: the reason
 --   error    the error's text, for operators; of a release perhaps none
+-- and whether a group's own key of a wrong type is an error; else that group's lease is lost,
+-- and the others are settled.
 -- Returns a flat list of word, messages left: "ok" | "stale" | "moved".
 -- Everything is checked before the first write; a group settles once per call.
 --@include digits
 --@include score
 --@include tally
 --@include read
+--@include read_if_fit
 --@include uncount
 --@include tier_of
 --@include forget_heads
@@ -18,9 +24,8 @@ local outcomes = {}
 
 -- Each outcome returns the messages that left the group and when it is due again.
 function outcomes.ack(shard, s)
-  local count = tonumber(s.value)
-  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, digits(count))
-  return count, s.now
+  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
+  return tonumber(s.done), s.now
 end
 
 function outcomes.retry(shard, s)
@@ -61,16 +66,38 @@ end
 
 local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead", halt = "halted" }
 
-local function checked(shard, settlements)
+-- A lease of several messages: finish those before the one that the outcome is about,
+-- which becomes the head and was delivered once. Returns how many left the group.
+local function finish_first(shard, s)
+  local note, gone = shard.prefix .. ":batch:" .. s.group, tonumber(s.done)
+  -- Alone after a crash: with each that ends well, one less of those that were together.
+  local left = s.together == "-1" and (tonumber(read_if_fit("GET", note) or "0") or 0) or 0
+  if s.outcome == "ack" then left = left - 1 end
+  if left > 0 and s.outcome ~= "dead" then
+    redis.call("SET", note, digits(left), "KEEPTTL")
+  else
+    redis.call("DEL", note)
+  end
+  if s.outcome == "ack" or gone == 0 then return 0 end
+  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
+  forget_heads(shard, { s.group })
+  redis.call("HSET", shard.prefix .. ":attempts", s.group, "1")
+  return gone
+end
+
+local function checked(shard, settlements, is_strict)
+  local reads = is_strict and read or read_if_fit
   local words, accepted, groups, seen = {}, {}, {}, {}
   for number, s in ipairs(settlements) do
     local head = false
     words[number * 2 - 1], words[number * 2] = "stale", 0
-    if not seen[s.group] and read("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
-      head = read("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
+    if not seen[s.group] and reads("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
+      head = reads("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
       words[number * 2 - 1] = "moved"
     end
     if s.outcome == "dead" then read("XLEN", shard.prefix .. ":dead") end
+    s.done = "1"
+    if s.span ~= "" then s.done, s.together = string.match(s.span, "^(%d+) (%S+)$") end
     if head and string.sub(head, 1, 32) == s.id then
       seen[s.group] = true
       s.number = number
@@ -85,22 +112,22 @@ local function checked(shard, settlements)
   return words, accepted
 end
 
-local function settle(shard, settlements)
-  local words, accepted = checked(shard, settlements)
+local function settle(shard, settlements, is_strict)
+  local words, accepted = checked(shard, settlements, is_strict)
   local places, heads, tallies, removed = {}, {}, {}, {}
+  local function count(counter, number) tallies[counter] = (tallies[counter] or 0) + number end
   for index, s in ipairs(accepted) do
     -- Groups freed together queue up in the order given, a µs apart, none in the future.
     s.now = shard.now - (#accepted - index) / 1000
+    local finished = s.together and finish_first(shard, s) or 0
     local gone, due = outcomes[s.outcome](shard, s)
     local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
     places[index] = { s.group, s.tier, score(due), left }
     words[s.number * 2 - 1], words[s.number * 2] = "ok", left
-    if gone > 0 then
-      table.insert(heads, s.group)
-      removed[s.tier] = (removed[s.tier] or 0) + gone
-    end
-    local counter = COUNTERS[s.outcome]
-    tallies[counter] = (tallies[counter] or 0) + math.max(gone, 1)
+    if gone > 0 then table.insert(heads, s.group) end
+    if gone + finished > 0 then removed[s.tier] = (removed[s.tier] or 0) + gone + finished end
+    count(COUNTERS[s.outcome], math.max(gone, 1))
+    count("acked", finished)
   end
   forget_heads(shard, heads)
   end_leases(shard, places)

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from groupqueue import conf
+from groupqueue.core.calls import MAX_BATCH
 from groupqueue.core.values import LONGEST_SECONDS
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.worker.logs import configure_logging
@@ -33,6 +34,11 @@ class Command(BaseCommand):
         parser.add_argument("--processes", type=_count, default=1, help="worker processes (1)")
         parser.add_argument(
             "--concurrency", type=_count, default=1, help="messages at once per process (1)"
+        )
+        parser.add_argument(
+            "--batch",
+            type=_batch,
+            help="messages of one group taken at once; else as many as handlers declare",
         )
         parser.add_argument(
             "--visibility",
@@ -145,6 +151,7 @@ def _number(
 
 
 _count = _number(int, "a whole number of 1 or more", 1)
+_batch = _number(int, f"a whole number from 1 to {MAX_BATCH}", 1, MAX_BATCH)
 _seconds = _number(float, "a number of seconds from 0.001 up", 0.001, 10**9)
 _lease_seconds = _number(
     float, f"a number of seconds from 0.001 to {LONGEST_SECONDS}", 0.001, LONGEST_SECONDS
