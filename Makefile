@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 TEMPLATES := $(shell find groupqueue demo -name '*.html' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-admin test lint format bench build clean
+.PHONY: help demo demo-admin test lint format bench fairness build clean
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -39,6 +39,9 @@ format: $(DEV) ## write the format that lint asks for
 
 bench: $(DEV) ## measure; prints a table and writes benchmarks/latest.json
 	@$(RUN) -m benchmarks.run
+
+fairness: $(DEV) ## simulate floods, fresh groups and tiers; prints who waits how long
+	@$(RUN) -m benchmarks.fairness
 
 build: $(DEV) ## sdist and wheel, in dist/
 	$(RUN) -m build

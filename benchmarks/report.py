@@ -44,11 +44,7 @@ def build(
     by_name: dict[str, list[Round]] = {}
     for entry in rounds:
         by_name.setdefault(entry.reading.name, []).append(entry)
-    return {
-        "groupqueue": groupqueue.__version__,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": describe_machine(),
-        "server": dict(server),
+    return heading(server) | {
         "scale": scale,
         "figures": {name: _figure(entries) for name, entries in by_name.items()},
         "comparisons": {
@@ -61,6 +57,16 @@ def build(
             for comparison in comparisons
             if comparison.numerator in by_name and comparison.denominator in by_name
         },
+    }
+
+
+def heading(server: Mapping[str, str]) -> Report:
+    """Return what every report begins with: what was measured when and where."""
+    return {
+        "groupqueue": groupqueue.__version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "server": dict(server),
     }
 
 
@@ -104,10 +110,15 @@ def table(report: Report) -> str:
         (name, f"{values['median']:.2f}", "ratio", _spread(values["rounds"], 2), "", "", "", "")
         for name, values in report["comparisons"].items()
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return aligned(rows, left=(0, 2))
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> str:
+    """Return rows, the first one the head, in columns; those in `left` begin flush."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
-            cell.ljust(width) if column in (0, 2) else cell.rjust(width)
+            cell.ljust(width) if column in left else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import os
-import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-
-import django
 
 from benchmarks import crowds, operations, report, workers
 from benchmarks.figures import Bench, Figure, bare_round_trips, new_bench
 from benchmarks.report import Comparison, Round
-from benchmarks.server import Server
+from benchmarks.server import Server, add_server_options, own_server
 
 LATEST = Path(__file__).parent / "latest.json"
 
@@ -25,11 +20,7 @@ LATEST = Path(__file__).parent / "latest.json"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark that the command line asks for."""
     options = parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        tempfile.TemporaryDirectory(prefix="groupqueue-benchmark-") as folder,
-        Server(options.server, options.connect, Path(folder)) as server,
-    ):
+    with own_server(options.server, options.connect) as server:
         measure(server, options)
 
 
@@ -41,8 +32,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", default="*", metavar="PATTERN", help="figures to measure, such as 'turn*'"
     )
-    parser.add_argument("--server", choices=("valkey", "redis"), default="valkey")
-    parser.add_argument("--connect", choices=("tcp", "unix"), default="tcp")
+    add_server_options(parser)
     parser.add_argument(
         "--groups",
         type=lambda text: [int(number) for number in text.split(",")],
@@ -55,9 +45,6 @@ def parser() -> argparse.ArgumentParser:
 
 def measure(server: Server, options: argparse.Namespace) -> None:
     """Measure on a running server, print the table and write the file."""
-    os.environ["GROUPQUEUE_BENCHMARK_URL"] = server.url()
-    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
-    django.setup()
     figures = [figure for figure in all_figures() if fnmatch.fnmatch(figure.name, options.only)]
     if not figures:
         names = ", ".join(figure.name for figure in all_figures())

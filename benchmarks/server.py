@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
+import django
 import redis
 
 from groupqueue.transport.embedded import server_binary
@@ -25,6 +29,26 @@ STOP_SECONDS = 10.0
 SENT_BY_CLIENTS = ("evalsha", "eval", "blpop")
 # Connecting and measuring are not part of any figure.
 NOT_COUNTED = ("client", "config", "flushdb", "hello", "info", "ping", "script", "select")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Let the command line choose the server."""
+    parser.add_argument("--server", choices=("valkey", "redis"), default="valkey")
+    parser.add_argument("--connect", choices=("tcp", "unix"), default="tcp")
+
+
+@contextlib.contextmanager
+def own_server(kind: Kind, reach: Reach) -> Iterator[Server]:
+    """Run a server that leaves nothing behind, with Django set up to use it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        tempfile.TemporaryDirectory(prefix="groupqueue-benchmark-") as folder,
+        Server(kind, reach, Path(folder)) as server,
+    ):
+        os.environ["GROUPQUEUE_BENCHMARK_URL"] = server.url()
+        os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+        django.setup()
+        yield server
 
 
 class ServerCost(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -15,16 +16,17 @@ import pytest
 import redis
 from django.dispatch import Signal
 
-from groupqueue import RedisTransport, get_queue, handlers, signals
+from groupqueue import AsyncRedisTransport, RedisTransport, get_queue, handlers, signals
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import Envelope, EnvelopeOptions
 from groupqueue.transport import servers
-from tests.documents import DOCS, README, ROOT, Block, blocks, section
+from tests.documents import DOCS, README, ROOT, Block, blocks, coded, rows, section
 from tests.servers import Server
 
 FIVE_MINUTES = "Five minutes in your own project"
 HANDLERS = DOCS / "handlers.md"
+COMING_FROM = DOCS / "coming-from.md"
 
 # What the README leaves to the reader's hands, and how the test does it.
 BY_HAND = ("pip install", "python manage.py runserver", "curl")
@@ -186,6 +188,45 @@ def test_the_transport_works_without_django(default_client: redis.Redis, default
     assert not default_client.exists("gq:{accounts:0}:q:account-7")
 
 
+def test_the_calls_of_the_transports_print_what_their_examples_say(
+    default_client: redis.Redis, default_server: Server, capsys: pytest.CaptureFixture[str]
+):
+    for example in blocks(section(COMING_FROM, "RedisTransport"), "python"):
+        code = re.sub(
+            r"(redis\.(?:asyncio\.)?Redis)\(\)",
+            rf"\1.from_url('{default_server.url}')",
+            example.text,
+        )
+        assert code != example.text
+
+        _run([Block("python", code)])
+
+        said = re.findall(r"(?:^|  )# (.+)", example.text, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == said
+    assert not default_client.keys("gq:{accounts:0}:q:*")
+
+
+def test_the_table_of_the_transports_has_their_signatures_and_its_examples_use_each():
+    synchronous, asynchronous = blocks(section(COMING_FROM, "RedisTransport"), "python")
+    for call, *_ in rows(COMING_FROM, "RedisTransport"):
+        name, documented = _signature(coded(call)[0])
+        for transport, example in (
+            (RedisTransport, synchronous.text),
+            (AsyncRedisTransport, asynchronous.text),
+        ):
+            is_class = name == RedisTransport.__name__
+            actual = inspect.signature(transport if is_class else getattr(transport, name))
+            assert (
+                documented
+                == [
+                    parameter.replace(annotation=parameter.empty)
+                    for parameter in actual.parameters.values()
+                    if parameter.name != "self"
+                ][: len(documented)]
+            )
+            assert f"{transport.__name__ if is_class else f'transport.{name}'}(" in example
+
+
 def test_the_publishing_examples_publish_what_they_say(
     transactional_db: None, default_client: redis.Redis
 ):
@@ -270,6 +311,14 @@ def _run(examples: Sequence[Block]) -> list[dict[str, Any]]:
             exec(compile(example.text, "example", "exec"), namespace)
             namespaces.append(namespace)
     return namespaces
+
+
+def _signature(call: str) -> tuple[str, list[inspect.Parameter]]:
+    """Return the name and the parameters of a call as a page shows it."""
+    namespace: dict[str, Any] = {}
+    exec(f"def {call}: ...", namespace)
+    name = call.partition("(")[0]
+    return name, list(inspect.signature(namespace[name]).parameters.values())
 
 
 def _use_every_script(transport: RedisTransport) -> None:

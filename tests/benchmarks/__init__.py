@@ -1,1 +1,4 @@
-"""Do the benchmarks run? What they measure is for people to judge."""
+"""Do the benchmarks run, and are the promises about fairness kept?
+
+How fast things are is for people to judge.
+"""
