@@ -19,8 +19,9 @@ from groupqueue.core import values
 from groupqueue.core.codec import Codec
 from groupqueue.core.keys import shard_prefix
 from groupqueue.core.messages import HIGHEST_TIER, LOWEST_TIER
+from groupqueue.core.rates import Rate, Rates, parse_rate
 from groupqueue.core.retries import EXHAUSTED_POLICIES, RetryPolicy
-from groupqueue.exceptions import ConfigurationError, UnknownQueue
+from groupqueue.exceptions import ConfigurationError, InvalidArgument, UnknownQueue
 
 Arrival = Literal["fair", "front"]
 Connection = str | Callable[..., Any]
@@ -43,10 +44,19 @@ class QueueConfig:
     policy: RetryPolicy
     arrival: Arrival
     max_group_depth: int | None
+    rates: Rates
+    dead_retention: Retention
     dedup_window: float
     max_payload_bytes: int
     codec: Codec = field(repr=False)
     handler_timeout: float | None
+
+
+class Retention(NamedTuple):
+    """Which dead letters are thrown away by themselves; None for none."""
+
+    longest_seconds: float | None = None
+    most_letters: int | None = None
 
 
 class Fault(NamedTuple):
@@ -170,6 +180,39 @@ def _codec(path: str, value: object) -> Codec:
     raise values.refusal(path, "a codec with encode and decode, or the dotted path of one", value)
 
 
+def _rate(path: str, value: object) -> Rates:
+    if value is None:
+        return Rates()
+    if isinstance(value, str):
+        value = {"queue": value}
+    if not isinstance(value, Mapping) or not value:
+        raise values.refusal(path, "a rate such as '10/m', or {'queue': …, 'group': …}", value)
+    values.refuse_unknown(path, value, Rates._fields)
+    return Rates(**{name: _parsed(f"{path}[{name!r}]", rate) for name, rate in value.items()})
+
+
+def _parsed(path: str, value: object) -> Rate:
+    if not isinstance(value, str):
+        raise values.refusal(path, "a rate such as '10/m'", value)
+    try:
+        return parse_rate(value)
+    except InvalidArgument as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _retention(path: str, value: object) -> Retention:
+    if value is None:
+        return Retention()
+    if not isinstance(value, Mapping) or not value:
+        raise values.refusal(path, "{'age': seconds, 'count': …} or one of them", value)
+    values.refuse_unknown(path, value, ("age", "count"))
+    age, count = value.get("age"), value.get("count")
+    return Retention(
+        None if age is None else values.long_seconds(f"{path}['age']", age),
+        None if count is None else _at_least_one(f"{path}['count']", count),
+    )
+
+
 class Key(NamedTuple):
     """One key of a queue's settings."""
 
@@ -216,7 +259,26 @@ KEYS: Mapping[str, Key] = {
     "ON_EXHAUSTED": Key(
         "halt",
         values.one_of(EXHAUSTED_POLICIES),
-        "what becomes of an exhausted message: halt stops its group, dead_letter sets it aside",
+        "what becomes of an exhausted message: halt stops its group, dead_letter sets it aside,"
+        " dead_letter_group all that waits behind it as well",
+    ),
+    "MAX_BLOCK": Key(
+        None,
+        values.optional(values.seconds),
+        "seconds for which retries of a message may hold its group before ON_EXHAUSTED;"
+        " None for as long as MAX_ATTEMPTS takes",
+    ),
+    "RATE": Key(
+        None,
+        _rate,
+        "how often messages may be delivered: '10/m' in all, or {'queue': '100/s', 'group':"
+        " '10/m'}; None for any number",
+    ),
+    "DEAD_RETENTION": Key(
+        None,
+        _retention,
+        "which dead letters workers throw away: {'age': seconds, 'count': how many to keep};"
+        " None for none",
     ),
     "ARRIVAL": Key(
         "fair",
@@ -333,11 +395,14 @@ def _config(name: str, given: Mapping[str, Any]) -> QueueConfig:
         policy=RetryPolicy(
             max_attempts=given["MAX_ATTEMPTS"],
             max_crashes=given["MAX_CRASHES"],
+            max_block_seconds=given["MAX_BLOCK"],
             on_exhausted=given["ON_EXHAUSTED"],
             **given["BACKOFF"],
         ),
         arrival=given["ARRIVAL"],
         max_group_depth=given["MAX_GROUP_DEPTH"],
+        rates=given["RATE"],
+        dead_retention=given["DEAD_RETENTION"],
         dedup_window=given["DEDUP_WINDOW"],
         max_payload_bytes=given["MAX_PAYLOAD_BYTES"],
         codec=given["CODEC"],

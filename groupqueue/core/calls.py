@@ -18,6 +18,7 @@ from groupqueue.core.messages import (
     Leased,
     split_element,
 )
+from groupqueue.core.rates import NO_RATES, Rates
 from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Call(Generic[T]):
 # messages' numbers in the call.
 Duplicates = dict[int, str]
 
-Outcome = Literal["ack", "retry", "release", "dead", "halt"]
+Outcome = Literal["ack", "retry", "release", "dead", "dead_group", "halt"]
 
 
 class Settlement(NamedTuple):
@@ -91,6 +92,11 @@ class Settlement(NamedTuple):
         return cls("dead", lease, shortened(reason), shortened(error), done)
 
     @classmethod
+    def dead_group(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
+        """Set the message aside as a dead letter, and all that waits behind it in its group."""
+        return cls("dead_group", lease, shortened(reason), shortened(error), done)
+
+    @classmethod
     def halt(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Hold the group, its order intact, until an operator resumes it."""
         return cls("halt", lease, shortened(reason), shortened(error), done)
@@ -111,8 +117,8 @@ class Settled(NamedTuple):
     """Messages left in the group; 0 unless the word is ok."""
 
 
-class Expired(NamedTuple):
-    """A message that was too old to be delivered."""
+class Gone(NamedTuple):
+    """A message that nobody will be given any more."""
 
     group: str
     id: str
@@ -127,8 +133,10 @@ class Turned(NamedTuple):
     """The groups claimed, most urgent first."""
     wait_ms: int
     """Until the next group is due; 0: one is due now; -1: none in sight."""
-    expired: Sequence[Expired] = ()
-    """What was dropped on the way."""
+    expired: Sequence[Gone] = ()
+    """What was too old to be delivered, and was dropped on the way."""
+    buried: Sequence[Gone] = ()
+    """What was set aside with the head of its group."""
 
 
 class Preference(NamedTuple):
@@ -210,11 +218,13 @@ def turn(
     preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
     batch: int = 1,
     number: int = 0,
+    rates: Rates = NO_RATES,
 ) -> Call[Turned]:
     """Settle what is finished and claim up to `want` groups, in one round trip.
 
     Each lease takes up to `batch` messages of its group. `number` tells the worker's turns
-    apart, so that `recover` can give up one that may still come; 0 leaves it out.
+    apart, so that `recover` can give up one that may still come; 0 leaves it out. `rates`
+    hold where operators have not said otherwise.
     """
     if not 1 <= batch <= MAX_BATCH:
         raise InvalidArgument(f"batch {batch}: a lease takes 1 to {MAX_BATCH} messages")
@@ -234,6 +244,8 @@ def turn(
         min_tier,
         preferred,
         threshold,
+        rates.queue.argument if rates.queue else "",
+        rates.group.argument if rates.group else "",
         len(settlements),
     ]
     for settlement in settlements:
@@ -336,6 +348,28 @@ def pause(prefix: str, group: str, why: str) -> Call[bool]:
     """Hold a group; False when it was held already."""
     arguments = (_sent(group), shortened(why))
     return Call("pause", prefix, arguments, _decode_done, repeatable=True)
+
+
+def stop(prefix: str, why: str) -> Call[bool]:
+    """Pause all of a queue; False when it is paused already."""
+    return Call("stop", prefix, (shortened(why),), _decode_done, repeatable=True)
+
+
+def start(prefix: str) -> Call[bool]:
+    """Let a stopped queue go on; False when it was not stopped."""
+    return Call("start", prefix, (), _decode_done, repeatable=True)
+
+
+def rate(prefix: str, group: str, argument: str) -> Call[str]:
+    """Say how often messages of a group may be delivered, "" for the queue; see the script."""
+    arguments = (_sent(group), argument)
+    return Call("rate", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+
+
+def trim(prefix: str, *, max_age_ms: int | None, max_count: int | None) -> Call[int]:
+    """Throw old dead letters away, 500 at most; the result counts them."""
+    arguments = tuple("" if limit is None else limit for limit in (max_age_ms, max_count))
+    return Call("trim", prefix, arguments, _decode_count, repeatable=True)
 
 
 def resume(prefix: str, group: str) -> Call[bool]:
@@ -494,6 +528,7 @@ def _lease(row: list[Any]) -> Lease:
     group, token, deliveries, failures, tier, element, *rest = row
     identifier, published_ms, expires_ms, body = split_element(element)
     is_alone = rest == [b""]
+    count, _, since_ms = failures.partition(b" ")
     return Lease(
         group.decode(errors="surrogateescape"),
         int(token),
@@ -501,10 +536,11 @@ def _lease(row: list[Any]) -> Lease:
         body,
         int(tier),
         deliveries,
-        failures,
+        int(count),
         published_ms,
         expires_ms,
         () if is_alone else tuple(map(_leased, rest)),
+        int(since_ms or 0),
         is_alone,
     )
 
@@ -516,15 +552,19 @@ def _leased(element: bytes) -> Leased:
 
 def _decode_turned(reply: Reply) -> Turned:
     words, rows, wait_ms = reply[:3]
-    dropped = reply[3] if len(reply) > 3 else ()
+    expired = _gone(reply[3]) if len(reply) > 3 else ()
+    buried = _gone(reply[4]) if len(reply) > 4 else ()
     settled = [
         Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
     ]
-    expired = [
-        Expired(group.decode(errors="surrogateescape"), identifier.decode(errors="surrogateescape"))
-        for group, identifier in zip(dropped[::2], dropped[1::2], strict=True)
+    return Turned(settled, [_lease(row) for row in rows], wait_ms, expired, buried)
+
+
+def _gone(pairs: list[bytes]) -> list[Gone]:
+    return [
+        Gone(group.decode(errors="surrogateescape"), identifier.decode(errors="surrogateescape"))
+        for group, identifier in zip(pairs[::2], pairs[1::2], strict=True)
     ]
-    return Turned(settled, [_lease(row) for row in rows], wait_ms, expired)
 
 
 def _decode_left(lease: Lease) -> Callable[[Reply], int]:

@@ -104,6 +104,8 @@ class Lease(NamedTuple):
     expires_ms: int
     rest: tuple[Leased, ...] = ()
     """The messages behind the head that the lease holds as well, in order."""
+    failing_since_ms: int = 0
+    """When a handler first reported the message as failed, on the server's clock; 0 for never."""
     is_alone: bool = False
     """Whether the head goes alone because it was in flight with others when their worker
     was last heard of."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-OnExhausted = Literal["halt", "dead_letter"]
-EXHAUSTED_POLICIES: tuple[OnExhausted, ...] = ("halt", "dead_letter")
+OnExhausted = Literal["halt", "dead_letter", "dead_letter_group"]
+EXHAUSTED_POLICIES: tuple[OnExhausted, ...] = ("halt", "dead_letter", "dead_letter_group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,8 @@ class RetryPolicy:
     max_crashes: int = 3
     backoff_base_seconds: float = 1.0
     backoff_cap_seconds: float = 300.0
+    max_block_seconds: float | None = None
+    """How long retries of one message may hold its group, from its first failure on."""
     on_exhausted: OnExhausted = "halt"
 
     def backoff_seconds(self, failures: int, jitter: float) -> float:
@@ -30,6 +32,12 @@ class RetryPolicy:
         exponential = self.backoff_base_seconds * 2.0 ** min(failures - 1, 60)
         ceiling = min(self.backoff_cap_seconds, exponential)
         return ceiling / 2 * (1 + jitter)
+
+    def block_left_seconds(self, blocked_seconds: float) -> float:
+        """Return how long a message may go on holding its group after so long."""
+        if self.max_block_seconds is None:
+            return float("inf")
+        return self.max_block_seconds - blocked_seconds
 
     def exhausts(self, failures: int) -> bool:
         """Say whether that many failures are all that a message may have."""

@@ -43,14 +43,23 @@ def integer(demand: str, *, low: int, high: float = float("inf")) -> Check:
 
 
 def seconds(path: str, value: object) -> float:
-    """Accept a positive number of seconds, or a timedelta."""
+    """Accept a positive number of seconds up to a week, or a timedelta."""
+    return _seconds(path, value, LONGEST_SECONDS)
+
+
+def long_seconds(path: str, value: object) -> float:
+    """The same up to ten years."""
+    return _seconds(path, value, 10 * 366 * 24 * 3600)
+
+
+def _seconds(path: str, value: object, longest: int) -> float:
     if isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     if not _is_number(value) or not value > 0:
         raise refusal(path, "a positive number of seconds", value)
     # The server counts in whole milliseconds.
-    if not 0.001 <= value <= LONGEST_SECONDS:
-        raise refusal(path, f"from 0.001 to {LONGEST_SECONDS} seconds", value)
+    if not 0.001 <= value <= longest:
+        raise refusal(path, f"from 0.001 to {longest} seconds", value)
     return float(value)
 
 

@@ -14,7 +14,7 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "h
   "scheduled", "backlog", "stats", "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local scheduled_ms = promote(shard)
 local leases, wait_ms = claim(shard, {
-  worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1, batch = 1,
+  worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1, batch = 1, queue_rate = "", group_rate = "",
   min_tier = tonumber(ARGV[3]), preferred = 0, threshold = -1,
 })
 return { leases, sooner(wait_ms, scheduled_ms) }

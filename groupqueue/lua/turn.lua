@@ -9,10 +9,13 @@
 -- ARGV[6] min_tier       0..4     tiers below are left alone
 -- ARGV[7] preferred      integer  how many of the claims go to urgent groups
 -- ARGV[8] threshold      -1..4    what urgent means, see includes/claim.lua
--- ARGV[9] settlements    integer  0..400
+-- ARGV[9] queue_rate     "<interval in µs> <burst>" or ""   see includes/claim.lua
+-- ARGV[10] group_rate    "<interval in µs> <burst>" or ""
+-- ARGV[11] settlements   integer  0..400
 -- then per settlement: outcome, group, token, id, span, value, error; see includes/settle.lua
 -- Reply {{word, left, …}, {{group, token, deliveries, failures, tier, element, …}, …}, wait_ms}
---   and, when messages had expired, a fourth: {group, id, …} of those dropped
+--   and, when there are any, a fourth: {group, id, …} of expired messages that were dropped,
+--   and a fifth of those set aside with the head of their group
 -- Keeps: settling needs the token and the head's id; a group is leased to one
 -- worker; whoever leaves due groups behind wakes another worker; a turn that its worker has
 -- given up (see recover) claims nothing.
@@ -28,8 +31,8 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "h
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 
 local settlements = {}
-for number = 1, tonumber(ARGV[9]) do
-  local at = 3 + number * 7
+for number = 1, tonumber(ARGV[11]) do
+  local at = 5 + number * 7
   settlements[number] = { outcome = ARGV[at], group = ARGV[at + 1], token = ARGV[at + 2],
     id = ARGV[at + 3], span = ARGV[at + 4], value = ARGV[at + 5], error = ARGV[at + 6] }
 end
@@ -40,7 +43,9 @@ local scheduled_ms = promote(shard)
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[3]), want = want, batch = tonumber(ARGV[5]),
   min_tier = tonumber(ARGV[6]), preferred = tonumber(ARGV[7]), threshold = tonumber(ARGV[8]),
+  queue_rate = ARGV[9], group_rate = ARGV[10],
 })
 wait_ms = sooner(wait_ms, scheduled_ms)
 if wait_ms == 0 then hint(shard) end
+if shard.buried then return { words, leases, wait_ms, shard.expired or {}, shard.buried } end
 return { words, leases, wait_ms, shard.expired }

@@ -47,7 +47,7 @@ class Failure:
     attempt: int
     error: BaseException
     """What the handler raised, or why none was called."""
-    outcome: Literal["retry", "halt", "dead", "release", "lost"]
+    outcome: Literal["retry", "halt", "dead", "dead_group", "release", "lost"]
     """What became of the message: release when this process has no handler for its topic,
     lost when its lease had ended before it was settled."""
     parked_seconds: float | None

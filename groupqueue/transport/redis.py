@@ -17,6 +17,7 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement, Turned
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import Envelope, Lease, checked_group, checked_tier
+from groupqueue.core.rates import NO_RATES, Rates
 from groupqueue.exceptions import (
     DedupConflict,
     GroupFull,
@@ -139,6 +140,7 @@ class _Transport:
         preference: Preference,
         batch: int,
         number: int,
+        rates: Rates,
     ) -> Call[Turned]:
         return calls.turn(
             self.prefix,
@@ -149,6 +151,7 @@ class _Transport:
             preference=preference,
             batch=batch,
             number=number,
+            rates=rates,
         )
 
 
@@ -242,13 +245,15 @@ class RedisTransport(_Transport):
         preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
         batch: int = 1,
         number: int = 0,
+        rates: Rates = NO_RATES,
     ) -> Turned:
         """Settle what is finished and claim up to `want` groups, in one round trip.
 
         Each lease takes up to `batch` messages of its group, 1 to 1,000. After
         ServerUnavailable the turn may have happened, or may still: `recover` hands back
         what it claimed, and given the turn's `number` keeps it from claiming later. A
-        worker numbers its turns from 1; 0 leaves the number out.
+        worker numbers its turns from 1; 0 leaves the number out. `rates` hold where
+        operators have not said otherwise.
         """
         return self.perform(
             self._turn_call(
@@ -259,6 +264,7 @@ class RedisTransport(_Transport):
                 preference=preference,
                 batch=batch,
                 number=number,
+                rates=rates,
             )
         )
 
@@ -404,6 +410,7 @@ class AsyncRedisTransport(_Transport):
         preference: Preference = Preference(),  # noqa: B008 - an immutable tuple
         batch: int = 1,
         number: int = 0,
+        rates: Rates = NO_RATES,
     ) -> Turned:
         """See RedisTransport.turn."""
         return await self.perform(
@@ -415,6 +422,7 @@ class AsyncRedisTransport(_Transport):
                 preference=preference,
                 batch=batch,
                 number=number,
+                rates=rates,
             )
         )
 

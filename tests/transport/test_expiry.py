@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupqueue.core import calls
-from groupqueue.core.calls import Expired, Settlement
+from groupqueue.core.calls import Gone, Settlement
 from tests.transport.envelopes import (
     audit,
     bodies,
@@ -35,7 +35,7 @@ async def test_an_expired_head_is_dropped_and_the_next_message_is_claimed(shard:
 
     assert bodies(turned.leases) == [b"fresh"]
     assert turned.leases[0].deliveries == 1
-    assert turned.expired == [Expired("group", old)]
+    assert turned.expired == [Gone("group", old)]
     assert stat(shard, "expired") == 1
     assert shard.redis.hget(shard.named("backlog"), "0") == b"1"
     audit(shard)
@@ -199,7 +199,7 @@ async def test_a_message_that_comes_back_too_late_is_dropped_at_the_next_claim(
 
     turned = await shard.transport.turn("worker", [], 5, visibility=30)
 
-    assert (turned.leases, turned.expired) == ([], [Expired("group", old)])
+    assert (turned.leases, turned.expired) == ([], [Gone("group", old)])
     # Its counters go with it.
     assert left_behind(shard) == set()
 
@@ -247,7 +247,7 @@ async def test_a_scheduled_message_that_has_expired_is_dropped_once_it_is_due(sh
 
     turned = await shard.transport.turn("worker", [], 5, visibility=30)
 
-    assert (turned.leases, turned.expired) == ([], [Expired("group", identifier)])
+    assert (turned.leases, turned.expired) == ([], [Gone("group", identifier)])
     assert left_behind(shard) == set()
 
 
@@ -274,7 +274,7 @@ async def test_a_redriven_message_keeps_its_expiry(shard: Shard):
     await shard.transport.perform(calls.redrive(shard.prefix, [entry.decode()]))
 
     turned = await shard.transport.turn("worker", [], 5, visibility=30)
-    assert turned.expired == [Expired("group", identifier)]
+    assert turned.expired == [Gone("group", identifier)]
 
 
 @pytest.mark.parametrize(

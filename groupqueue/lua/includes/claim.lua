@@ -4,6 +4,8 @@
 --   waited longest in the tiers >= min_tier. Urgent is the highest tier with a due
 --   group (threshold -1), or the longest wait in the tiers >= threshold.
 --   batch: how many messages of its group a lease may take
+--   queue_rate, group_rate: how often messages may be delivered, in all and of one group,
+--   if no operator has said otherwise: "<interval in µs> <burst>", or empty
 -- Returns the leases {group, token, deliveries, failures, tier, element, …}, see lease_more,
 -- and the ms until a group is due: 0 when one is left now, -1 when none is in sight.
 -- Cost: O(log N + want) per tier; no more is leased once that has about 4 MB.
@@ -15,10 +17,36 @@
 --@include is_expired
 --@include drop_expired
 --@include lease_more
--- Leases a group if it can be leased; returns its row, or nil when it had to be mended
--- or its messages had expired.
+--@include score
+--@include has_flag
+--@include rate_of
+--@include allowance
+--@include use_rate
+--@include bury
+-- Puts a group off that may not go yet; returns how many of its messages may go now.
+local function may_go(shard, request, group, tier)
+  local doom = has_flag(shard, "doomed") and redis.call("HGET", shard.prefix .. ":doomed", group)
+  if doom then
+    bury(shard, group, tier, doom)
+    return 0
+  end
+  local rate = rate_of(shard, group, request.group_rate)
+  if not rate then return request.batch end
+  local free, wait_ms = allowance(shard, rate)
+  if free == 0 then
+    redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(shard.now + wait_ms), group)
+  end
+  return math.min(free, request.batch), rate
+end
+
+-- Leases a group if it can be leased; returns its row, or nil when it had to be put off or
+-- mended, or its messages had expired.
 local function lease(shard, request, group, tier, token)
-  local prefix = shard.prefix
+  local prefix, most, rate = shard.prefix, request.batch, nil
+  if request.is_special then
+    most, rate = may_go(shard, request, group, tier)
+    if most == 0 then return nil end
+  end
   local element = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
@@ -31,9 +59,13 @@ local function lease(shard, request, group, tier, token)
   end
   local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
   local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or "0"
-  local row = { group, token, deliveries, tonumber(failures), tier, element }
+  local row = { group, token, deliveries, failures, tier, element }
   shard.may_lease_bytes = shard.may_lease_bytes - #element
-  if request.batch > 1 then lease_more(shard, request, row) end
+  most = math.min(most, shard.may_lease)
+  if most > 1 then lease_more(shard, request, row, most) end
+  local count = math.max(1, #row - 5)
+  shard.may_lease, shard.leased = shard.may_lease - count, shard.leased + count
+  if rate then use_rate(shard, rate, count) end
   return row
 end
 
@@ -42,7 +74,7 @@ local function claim_seen(shard, request, leases)
   local prefix, held, holders, mended = shard.prefix, {}, {}, 0
   local deadline = digits(shard.now_ms + request.visibility_ms)
   local pick, wait_ms = picker(shard, request)
-  while #leases < request.want and shard.may_lease_bytes > 0 do
+  while #leases < request.want and shard.may_lease > 0 and shard.may_lease_bytes > 0 do
     local group, tier = pick(#leases < request.preferred)
     if not group then break end
     local row = lease(shard, request, group, tier, digits(shard.token + 1))
@@ -66,20 +98,32 @@ end
 
 -- Mending is rare, and there may be any number of expired messages: whoever asks again goes
 -- on where this left off.
-local LOOKS, MOST_DROPPED, MOST_BYTES = 10, 1000, 4194304
+local LOOKS, MOST_DROPPED, MOST_BYTES, MOST_MESSAGES = 10, 1000, 4194304, 10000
 
 local function claim(shard, request)
-  local leases, wait_ms, mended, messages = {}, -1, 0, 0
-  shard.may_drop, shard.may_lease_bytes = MOST_DROPPED, MOST_BYTES
+  local leases, wait_ms, mended = {}, -1, 0
+  if has_flag(shard, "stopped") then return leases, wait_ms end
+  shard.may_drop, shard.may_lease_bytes, shard.may_lease, shard.leased = MOST_DROPPED, MOST_BYTES, MOST_MESSAGES, 0
+  request.is_special = shard.flags ~= "" or request.group_rate ~= ""
+  local rate = rate_of(shard, "", request.queue_rate)
+  if rate then
+    shard.may_lease, wait_ms = allowance(shard, rate)
+    if shard.may_lease == 0 then return leases, wait_ms end
+  end
   shard.token = math.max(tonumber(shard.size.fence or "0"), shard.now_us - 1)
   for _ = 1, LOOKS do
     wait_ms, mended = claim_seen(shard, request, leases)
     if mended == 0 or #leases == request.want or shard.may_drop <= 0 then break end
   end
+  if mended > 0 then wait_ms = 0 end
   if #leases > 0 then
     redis.call("SET", shard.prefix .. ":fence", digits(shard.token))
-    for _, row in ipairs(leases) do messages = messages + math.max(1, #row - 5) end
-    tally(shard, "delivered", messages)
+    tally(shard, "delivered", shard.leased)
+    if rate then use_rate(shard, rate, shard.leased) end
   end
-  return leases, mended > 0 and 0 or wait_ms
+  if rate and wait_ms == 0 and shard.may_lease == 0 then
+    local _, next_ms = allowance(shard, rate)
+    return leases, next_ms
+  end
+  return leases, wait_ms
 end

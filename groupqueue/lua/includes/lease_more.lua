@@ -1,9 +1,9 @@
--- lease_more: let a lease take the messages behind its head as well, up to request.batch.
+-- lease_more: let a lease take the messages behind its head as well.
 -- Their elements follow in the row; a single empty one says that the head goes alone since
 -- it was in flight with others when their worker was last heard of: until as many have
 -- ended well, each goes alone, so that a message that takes its worker down is found.
 -- Keeps: what has been tried before goes alone; a message that is expired or held ends
--- the batch; the call's bound of bytes holds.
+-- the batch; the call's bound of bytes holds, and that of messages, `most`.
 --@include digits
 --@include read_if_fit
 --@include is_expired
@@ -19,7 +19,7 @@ local function is_held(shard, element)
   return (tonumber(redis.call("ZSCORE", shard.prefix .. ":scheduled", id) or "0")) > shard.now_ms
 end
 
-local function lease_more(shard, request, row)
+local function lease_more(shard, request, row, most)
   local list, note = shard.prefix .. ":q:" .. row[1], shard.prefix .. ":batch:" .. row[1]
   if read_if_fit("GET", note) then
     row[7] = ""
@@ -27,8 +27,8 @@ local function lease_more(shard, request, row)
   end
   if row[3] > 1 then return end
   local taken, bytes, piece, is_open = 1, 0, PIECE, true
-  while is_open and taken < request.batch and bytes < shard.may_lease_bytes do
-    local upto = math.min(request.batch, taken + piece)
+  while is_open and taken < most and bytes < shard.may_lease_bytes do
+    local upto = math.min(most, taken + piece)
     local found = redis.call("LRANGE", list, digits(taken), digits(upto - 1))
     is_open = #found == upto - taken
     for _, element in ipairs(found) do

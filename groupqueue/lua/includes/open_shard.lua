@@ -3,7 +3,8 @@
 -- are found here, before anything is written.
 -- `shard.size[name]` is how much each of the keys holds, 0 when it does not exist; for `fence`
 -- it is the last token itself, false when there is none. Who
--- names `scheduled` is told in `shard.size.held` how many of these messages are held.
+-- names `scheduled` is told in `shard.size.held` how many of these messages are held; who
+-- names `paused`, in `shard.flags`, what is special about the queue, see set_flag.
 --@include digits
 --@include read
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
@@ -26,6 +27,7 @@ local function open_shard(prefix, names)
     local key = prefix .. ":" .. (name == "minute" and shard.minute or name)
     size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
+  shard.flags = (size.paused or 0) > 0 and redis.call("HGET", prefix .. ":paused", "") or ""
   size.held = 0
   if (size.scheduled or 0) > 0 then
     -- A held message has no data: who holds none need not look at the heads of groups.

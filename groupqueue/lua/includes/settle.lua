@@ -1,10 +1,10 @@
 -- settle: end leases whose token still holds and whose head is the named message.
 -- Takes {{outcome, group, token, id, span, value, error}, …}:
---   outcome  ack | retry | release | dead | halt
+--   outcome  ack | retry | release | dead | dead_group | halt
 --   span     "" for a lease of one message, else "<done> <together>": how many messages of
 --            the lease are finished, before the one that the outcome is about; and how many
 --            it holds, or -1 for one alone after a crash (see lease_more)
---   value    retry, release: delay in ms; dead, halt: the reason
+--   value    retry, release: delay in ms; dead, dead_group, halt: the reason
 --   error    the error's text, for operators; of a release perhaps none
 -- and whether a group's own key of a wrong type is an error; else that group's lease is lost,
 -- and the others are settled.
@@ -16,6 +16,8 @@
 --@include read
 --@include read_if_fit
 --@include uncount
+--@include add_failure
+--@include set_flag
 --@include tier_of
 --@include forget_heads
 --@include end_leases
@@ -29,7 +31,7 @@ function outcomes.ack(shard, s)
 end
 
 function outcomes.retry(shard, s)
-  redis.call("HINCRBY", shard.prefix .. ":failures", s.group, 1)
+  add_failure(shard, s.group)
   redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
   return 0, s.now + tonumber(s.value)
 end
@@ -42,14 +44,23 @@ end
 
 -- A head that is given up after a report has one failure more; only poison has none.
 local function count_last_failure(shard, s)
-  if s.value == "poison" then return end
-  redis.call("HINCRBY", shard.prefix .. ":failures", s.group, 1)
-  shard.size.failures = math.max(shard.size.failures, 1)
+  if s.value ~= "poison" then add_failure(shard, s.group) end
 end
 
 function outcomes.dead(shard, s)
   count_last_failure(shard, s)
   dead_letter(shard, s.group, s.tier, s.value, s.error)
+  return 1, s.now
+end
+
+-- What waits behind the head follows it, by whoever claims next: there may be any number.
+function outcomes.dead_group(shard, s)
+  outcomes.dead(shard, s)
+  local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
+  if left > 0 then
+    redis.call("HSET", shard.prefix .. ":doomed", s.group, digits(left) .. " " .. s.id)
+    set_flag(shard, "doomed", true)
+  end
   return 1, s.now
 end
 
@@ -64,7 +75,8 @@ function outcomes.halt(shard, s)
   return 0, s.now
 end
 
-local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead", halt = "halted" }
+local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead",
+  dead_group = "dead", halt = "halted" }
 
 -- A lease of several messages: finish those before the one that the outcome is about,
 -- which becomes the head and was delivered once. Returns how many left the group.
@@ -73,7 +85,7 @@ local function finish_first(shard, s)
   -- Alone after a crash: with each that ends well, one less of those that were together.
   local left = s.together == "-1" and (tonumber(read_if_fit("GET", note) or "0") or 0) or 0
   if s.outcome == "ack" then left = left - 1 end
-  if left > 0 and s.outcome ~= "dead" then
+  if left > 0 and s.outcome ~= "dead" and s.outcome ~= "dead_group" then
     redis.call("SET", note, digits(left), "KEEPTTL")
   else
     redis.call("DEL", note)
@@ -95,7 +107,10 @@ local function checked(shard, settlements, is_strict)
       head = reads("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
       words[number * 2 - 1] = "moved"
     end
-    if s.outcome == "dead" then read("XLEN", shard.prefix .. ":dead") end
+    if s.outcome == "dead" or s.outcome == "dead_group" then
+      read("XLEN", shard.prefix .. ":dead")
+      if s.outcome == "dead_group" then read("HLEN", shard.prefix .. ":doomed") end
+    end
     s.done = "1"
     if s.span ~= "" then s.done, s.together = string.match(s.span, "^(%d+) (%S+)$") end
     if head and string.sub(head, 1, 32) == s.id then

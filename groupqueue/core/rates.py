@@ -1,0 +1,54 @@
+"""How often messages may be delivered: "10/m", as settings and operators write it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from groupqueue.exceptions import InvalidArgument
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_RATE = re.compile(
+    r"(?P<count>[0-9]{1,9})/(?P<periods>[0-9]{0,6})(?P<unit>[smhd])(?::(?P<burst>[0-9]{1,9}))?"
+)
+
+
+class Rate(NamedTuple):
+    """One message each interval, and up to `burst` at once after a pause."""
+
+    interval_us: int
+    burst: int = 1
+
+    @property
+    def argument(self) -> str:
+        """What scripts are told."""
+        return f"{self.interval_us} {self.burst}"
+
+
+class Rates(NamedTuple):
+    """How often messages of a queue may be delivered, as its settings say."""
+
+    queue: Rate | None = None
+    """In all."""
+    group: Rate | None = None
+    """Of each group."""
+
+
+NO_RATES = Rates()
+
+
+def parse_rate(text: str) -> Rate:
+    """Return what "10/m" means: ten messages a minute, one every six seconds.
+
+    The unit is s, m, h or d, perhaps with a number of them: "1/5m". "10/m:4" lets four go
+    at once after a pause, as the generic cell rate algorithm does (ITU-T I.371). Raises
+    InvalidArgument.
+    """
+    found = _RATE.fullmatch(text.replace(" ", ""))
+    if found is None:
+        raise InvalidArgument(f'{text!r} is no rate: write "10/m", "5/s", "1/5m" or "10/m:4"')
+    count, periods = int(found["count"]), int(found["periods"] or 1)
+    burst = int(found["burst"] or 1)
+    if not (count and periods and burst):
+        raise InvalidArgument(f"{text!r} is no rate: each of its numbers is 1 or more")
+    return Rate(max(1, round(periods * _SECONDS[found["unit"]] * 1_000_000 / count)), burst)
