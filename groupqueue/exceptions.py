@@ -92,7 +92,7 @@ class InvalidArgument(GroupQueueError, ValueError):
 
 
 class CorruptMessage(GroupQueueError):
-    """The stored bytes are not a message; the message is set aside unhandled."""
+    """The stored bytes are not a message; it is exhausted at once, unhandled."""
 
 
 # What the server answers ---------------------------------------------------------
@@ -186,8 +186,10 @@ class Snooze(GroupQueueError):
             until = max(0.0, (until - datetime.datetime.now(tz=datetime.UTC)).total_seconds())
         if isinstance(until, datetime.timedelta):
             until = until.total_seconds()
-        if not 0 <= until < float("inf"):
-            raise InvalidArgument(f"Snooze(until={until!r}): it is 0 or more seconds from now")
+        if not _is_delay(until):
+            raise InvalidArgument(
+                f"Snooze(until={until!r}): it is 0 to {LONGEST_DELAY_SECONDS} seconds from now"
+            )
         super().__init__(f"snoozed for {until:g} seconds")
         self.delay_seconds = until
 

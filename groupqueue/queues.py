@@ -13,7 +13,7 @@ from groupqueue.core.keys import shard_prefix
 from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
 from groupqueue.core.messages import checked_group, checked_tier
 from groupqueue.core.options import due_text
-from groupqueue.core.snapshot import Snapshot, snapshot_decoder
+from groupqueue.core.snapshot import HeldGroups, Snapshot, held_groups, snapshot_decoder
 from groupqueue.core.views import (
     EVERY_LETTER,
     Agenda,
@@ -30,7 +30,7 @@ from groupqueue.transport import connections
 
 T = TypeVar("T")
 
-LONGEST_LIST = 200
+LONGEST_LIST = calls.MAX_GROUPS_LISTED_PER_CALL
 IMPATIENT_SECONDS = 2.0
 
 
@@ -60,15 +60,28 @@ class Queue:
         return f"Queue({self.name!r})"
 
     def snapshot(self, *, limit: int = 20) -> Snapshot:
-        """Return tiers, the groups worth a look (`limit` per list) and workers.
+        """Return tiers, the groups worth a look (`limit` per list, up to 200) and workers.
 
-        One round trip, whose cost does not grow with the number of groups.
+        One round trip, whose cost does not grow with the number of groups. `held` reads
+        all groups that are paused or halted.
         """
         return self._perform(self._snapshot_call(limit))
 
     async def asnapshot(self, *, limit: int = 20) -> Snapshot:
         """See `snapshot`."""
         return await self._aperform(self._snapshot_call(limit))
+
+    def held(self, *, cursor: str = "", limit: int = 100) -> HeldGroups:
+        """Return a page of the groups that are paused or halted, in no order.
+
+        A page has about `limit` groups (1 to 200), perhaps none; go on with its cursor
+        until that is empty. A group that is held all the while is on at least one page.
+        """
+        return self._perform(self._held_call(cursor, limit))
+
+    async def aheld(self, *, cursor: str = "", limit: int = 100) -> HeldGroups:
+        """See `held`."""
+        return await self._aperform(self._held_call(cursor, limit))
 
     def pause(self, group: str, why: str = "") -> bool:
         """Hold a group until it is resumed; False when it is held already.
@@ -105,7 +118,10 @@ class Queue:
         return await self._aperform(self._skip_call(group, message_id))
 
     def scheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
-        """Return messages that are not due yet, soonest first, and how many there are."""
+        """Return messages that are not due yet, soonest first, and how many there are.
+
+        From place `start` on, `limit` of them (1 to 200).
+        """
         return self._perform(self._agenda_call(start, limit))
 
     async def ascheduled(self, *, start: int = 0, limit: int = 20) -> Agenda:
@@ -154,16 +170,17 @@ class Queue:
         """See `set_tier`."""
         return await self._aperform(self._set_tier_call(group, tier))
 
-    def release(self, group: str) -> bool:
+    def release(self, group: str, token: int | None = None) -> bool:
         """End the lease of a group, uncounted; False when nobody holds it.
 
+        With a fencing token, as `explain` shows it, only that lease and no later one.
         The handler goes on in its process, but its result will be refused.
         """
-        return self._perform(calls.release(self.prefix, checked_group(group)))
+        return self._perform(calls.release(self.prefix, checked_group(group), token))
 
-    async def arelease(self, group: str) -> bool:
+    async def arelease(self, group: str, token: int | None = None) -> bool:
         """See `release`."""
-        return await self._aperform(calls.release(self.prefix, checked_group(group)))
+        return await self._aperform(calls.release(self.prefix, checked_group(group), token))
 
     def purge(self, group: str) -> int:
         """Throw the messages of a group away, a leased one too; return how many."""
@@ -182,7 +199,10 @@ class Queue:
         return await self._aperform(calls.explain(self.prefix, checked_group(group), explanation))
 
     def peek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
-        """Return messages of a group from index `start` (0 is the head) on, untouched."""
+        """Return messages of a group from index `start` (0 is the head) on, untouched.
+
+        `limit` of them (1 to 200).
+        """
         return self._perform(self._peek_call(group, start, limit))
 
     async def apeek(self, group: str, *, start: int = 0, limit: int = 20) -> Peeked:
@@ -258,8 +278,12 @@ class Queue:
             ) from error
 
     def _snapshot_call(self, limit: int) -> calls.Call[Snapshot]:
-        bounded = min(max(limit, 1), LONGEST_LIST)
-        return calls.inspect(self.prefix, bounded, snapshot_decoder(bounded))
+        return calls.inspect(self.prefix, limit, snapshot_decoder(limit))
+
+    def _held_call(self, cursor: str, limit: int) -> calls.Call[HeldGroups]:
+        if cursor and not (cursor.isascii() and cursor.isdecimal()):
+            raise InvalidArgument(f"{cursor!r} is no cursor of an earlier page")
+        return calls.held(self.prefix, cursor or "0", limit, held_groups)
 
     def _pause_call(self, group: str, why: str) -> calls.Call[bool]:
         return calls.pause(self.prefix, checked_group(group), why)
@@ -274,14 +298,13 @@ class Queue:
         return calls.set_tier(self.prefix, checked_group(group), checked_tier(tier))
 
     def _peek_call(self, group: str, start: int, limit: int) -> calls.Call[Peeked]:
+        limit = calls.checked_limit(limit, LONGEST_LIST)
         decode = peeked_decoder(self._codec)
-        bounded = min(max(limit, 1), LONGEST_LIST)
-        return calls.peek(self.prefix, checked_group(group), max(start, 0), bounded, decode)
+        return calls.peek(self.prefix, checked_group(group), start, limit, decode)
 
     def _agenda_call(self, start: int, limit: int) -> calls.Call[Agenda]:
-        decode = agenda_decoder(self._codec)
-        bounded = min(max(limit, 1), LONGEST_LIST)
-        return calls.agenda(self.prefix, max(start, 0), bounded, decode)
+        limit = calls.checked_limit(limit, LONGEST_LIST)
+        return calls.agenda(self.prefix, start, limit, agenda_decoder(self._codec))
 
     def _reschedule_call(
         self,
@@ -293,7 +316,9 @@ class Queue:
         return calls.reschedule(self.prefix, message_id, due)
 
     def _dead_letters_flow(self, wanted: LetterFilter, limit: int) -> Flow[Letters]:
-        return read_letters(self.prefix, self._codec, wanted, max(limit, 1))
+        # Read call by call, however many.
+        limit = calls.checked_limit(limit, 10**9)
+        return read_letters(self.prefix, self._codec, wanted, limit)
 
     def _redrive_flow(self, wanted: LetterFilter, *, to_tail: bool) -> Flow[int]:
         return redrive_letters(self.prefix, self._codec, wanted, to_tail=to_tail)

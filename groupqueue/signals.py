@@ -23,6 +23,8 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from groupqueue.core.calls import Expired
+
 log = logging.getLogger("groupqueue")
 
 message_published = Signal()
@@ -75,6 +77,12 @@ def send(signal: Signal, sender: object, **arguments: Any) -> None:
         _log_errors(signal.send_robust(sender, **arguments))
     except Exception as error:  # such as async receivers called from within an event loop
         _log_error(None, error)
+
+
+def send_expired(queue: str, expired: Iterable[Expired]) -> None:
+    """Tell of the messages that a turn has dropped."""
+    for message in expired:
+        send(message_expired, None, message_id=message.id, group=message.group, queue=queue)
 
 
 async def asend(signal: Signal, sender: object, **arguments: Any) -> None:

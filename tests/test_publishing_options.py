@@ -480,7 +480,7 @@ async def test_what_is_scheduled_can_be_looked_at(ask: Ask) -> None:
     assert latest.message.headers == {"trace": "t1"}
     assert "'n'" not in repr(agenda)
     assert (await ask("scheduled", start=1, limit=1)).messages == (latest,)
-    assert (await ask("scheduled", start=-3, limit=-3)).messages == (soonest,)
+    assert (await ask("scheduled", limit=1)).messages == (soonest,)
 
 
 async def test_a_scheduled_message_can_be_cancelled_once(ask: Ask) -> None:

@@ -14,7 +14,7 @@ UTC = datetime.UTC
 
 @pytest.mark.parametrize(
     ("until", "seconds"),
-    [(0, 0), (90, 90), (0.5, 0.5), (datetime.timedelta(minutes=2), 120)],
+    [(0, 0), (90, 90), (0.5, 0.5), (10**9, 10**9), (datetime.timedelta(minutes=2), 120)],
 )
 def test_a_length_of_time_is_taken_as_it_is(until: Any, seconds: float):
     assert Snooze(until).delay_seconds == seconds
@@ -43,6 +43,10 @@ def test_a_moment_that_has_passed_is_now():
         float("nan"),
         float("inf"),
         datetime.timedelta(seconds=-1),
+        # As far as no script could count, which would be found when it is settled.
+        10**9 + 1,
+        datetime.timedelta(days=365 * 32),
+        datetime.datetime(9999, 1, 1, tzinfo=UTC),
     ],
 )
 def test_what_is_no_moment_to_come_is_refused(until: Any):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import importlib.util
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ from groupqueue.exceptions import (
     StaleLease,
     UnknownQueue,
 )
-from groupqueue.signals import group_halted, message_dead, message_published
+from groupqueue.signals import group_halted, message_dead, message_expired, message_published
 from groupqueue.testing import (
     NotEmpty,
     Ran,
@@ -164,6 +165,27 @@ def test_an_unordered_message_is_captured_without_a_group(no_redis: None) -> Non
         publish("a", 1, group=None)
 
     published.assert_published("a", group=None)
+
+
+def test_options_of_a_message_are_captured(no_redis: None) -> None:
+    noon = datetime.datetime(2100, 1, 1, 12, 0, 0, 123456, tzinfo=datetime.UTC)
+    with capture_published() as published:
+        say(1, delay=datetime.timedelta(hours=2), dedup_key="once", expires_in=90)
+        say(2, eta=noon, hold=True)
+        say(3, expires_in=0.5)
+        say(4)
+
+    later, held, brief, plain = published
+    assert (later.delay, later.eta, later.hold, later.dedup_key) == (7200, None, False, "once")
+    assert (held.delay, held.eta, held.hold) == (None, noon.replace(microsecond=123000), True)
+    assert (brief.expires_in, brief.dedup_key) == (0.5, None)
+    assert (plain.delay, plain.eta, plain.hold) == (None, None, False)
+    assert published.matching(delay=7200) == [later]
+    assert published.matching(delay=datetime.timedelta(hours=2)) == [later]
+    assert published.matching(expires_in=datetime.timedelta(seconds=90)) == [later]
+    assert published.matching(eta=noon) == published.matching(hold=True) == [held]
+    assert published.matching(delay=None, eta=None, expires_in=None) == [plain]
+    assert str(later).endswith("payload 1, delay 7200.0, dedup_key 'once', expires_in 90.0")
 
 
 class Lines:
@@ -606,7 +628,7 @@ def test_bytes_that_are_no_message_are_an_error() -> None:
     with pytest.raises(CorruptMessage):
         run_until_empty()
 
-    assert backlog() == 0
+    assert [held.held_reason for held in get_queue().snapshot().held] == ["corrupt"]
 
 
 def test_a_message_that_took_workers_down_is_an_error(handled: list[Any]) -> None:
@@ -684,6 +706,55 @@ def test_time_passes_for_all_parked_groups_alike(handled: list[Any]) -> None:
     assert (ran.processed, ran.failed) == (2, 3)
 
 
+def test_time_passes_for_scheduled_and_held_messages_in_their_order(handled: list[Any]) -> None:
+    say("held", group="held", delay=7200, hold=True)
+    say("behind it", group="held")
+    say("in an hour", delay=3600)
+    say("tomorrow", eta=datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1))
+    say("now")
+
+    assert run_until_empty().processed == 1
+    assert run_until_empty(advance_parked=True).processed == 4
+
+    assert handled == ["now", "in an hour", "held", "behind it", "tomorrow"]
+    assert get_queue().scheduled().total == 0
+    assert backlog() == 0
+
+
+def test_a_message_that_joins_a_paused_group_does_not_end_the_passing_of_time(
+    handled: list[Any],
+) -> None:
+    get_queue().pause("paused")
+    say("never", group="paused", delay=60)
+    say("later", delay=3600)
+
+    assert run_until_empty(advance_parked=True).processed == 1
+
+    assert handled == ["later"]
+    assert backlog() == 1
+
+
+def test_what_cannot_join_its_group_does_not_keep_a_run_from_ending(handled: list[Any]) -> None:
+    identifier = say(1, delay=60)
+    fake_redis().hset("gq:{default:0}:scheduled:data", identifier, "foreign")
+
+    assert run_until_empty(advance_parked=True).processed == 0
+
+
+def test_a_message_that_expires_is_told_of(
+    handled: list[Any], settings: Settings, default_server: Server, default_client: redis.Redis
+) -> None:
+    settings.GROUPQUEUE = {"default": {"CONNECTION": default_server.url}}
+    identifier = say(1, delay=60, expires_in=0.001)
+    say(2, group="other")
+
+    with heard(message_expired) as expired:
+        ran = run_until_empty(advance_parked=True)
+
+    assert (ran.processed, handled) == (1, [2])
+    assert expired == [{"message_id": identifier, "group": "g", "queue": "default"}]
+
+
 def test_time_passes_on_a_real_server_too(
     handled: list[Any], settings: Settings, default_server: Server, default_client: redis.Redis
 ) -> None:
@@ -691,11 +762,13 @@ def test_time_passes_on_a_real_server_too(
     attempts = failing(Retry(delay=3600), max_attempts=3)
     publish("fail", 1, group="g")
     say(2, group="good")
+    say(3, group="scheduled", delay=9000)
+    say(4, group="held", delay=9900, hold=True)
 
     ran = run_until_empty(advance_parked=True)
 
     assert attempts == [1, 2, 3]
-    assert (ran.processed, ran.failed, handled) == (1, 3, [2])
+    assert (ran.processed, ran.failed, handled) == (3, 3, [2, 3, 4])
 
 
 def test_a_handler_that_publishes_without_end_is_stopped() -> None:

@@ -186,7 +186,8 @@ def _buttons(group: GroupView) -> Sequence[Button]:
         label=_("Skip head"),
         description=_("Skip head of group %(group)s") % {"group": shown},
         group=encoded,
-        message_id=group.head_id,
+        # Of bytes that are no message it need be no text.
+        message_id=quote(group.head_id, safe="", errors="surrogateescape"),
         question=_(
             "Message %(id)s is set aside as a dead letter. Those behind it go on without it,"
             " unless the group is paused."

@@ -121,7 +121,7 @@ class GroupQueueAdmin(_ModelAdmin):
         target = Target(
             queue=request.POST.get("queue", ""),
             group=unquote(request.POST.get("group", "")),
-            message_id=request.POST.get("message", ""),
+            message_id=unquote(request.POST.get("message", ""), errors="surrogateescape"),
             operator=request.user.get_username(),
         )
         if not target.group:

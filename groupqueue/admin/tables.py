@@ -48,12 +48,18 @@ def counters_of(snapshot: Snapshot) -> list[tuple[str, Cell]]:
 
 _COUNTERS = {
     "published": gettext_lazy("Published"),
+    "duplicates": gettext_lazy("Duplicates left out"),
     "delivered": gettext_lazy("Delivered"),
     "acked": gettext_lazy("Acknowledged"),
     "retried": gettext_lazy("Retried"),
     "released": gettext_lazy("Released"),
     "dead": gettext_lazy("Dead-lettered"),
     "halted": gettext_lazy("Halted"),
+    "expired": gettext_lazy("Expired"),
+    "cancelled": gettext_lazy("Cancelled"),
+    "purged": gettext_lazy("Purged"),
+    "redriven": gettext_lazy("Redriven"),
+    "dropped": gettext_lazy("Dropped dead letters"),
 }
 _COUNTER_ORDER = {name: place for place, name in enumerate(_COUNTERS)}
 

@@ -6,10 +6,12 @@ every contract is the header of `groupqueue/lua/<script>.lua`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import (
     HIGHEST_TIER,
     Envelope,
@@ -30,7 +32,15 @@ MAX_MESSAGES_PER_CALL = 1000
 MAX_SPECIAL_MESSAGES_PER_CALL = 500
 MAX_LEASES_PER_CALL = 400
 MAX_BATCH = 1000
+MAX_PURGED_PER_CALL = 100
+MAX_REDRIVEN_PER_CALL = 100
+MAX_DROPPED_PER_CALL = 500
+MAX_LISTED_PER_CALL = 500
+MAX_GROUPS_LISTED_PER_CALL = 200
 MAX_ERROR_CHARACTERS = 1000
+
+# Control characters, and what else ends a line.
+_NO_PART_OF_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +99,17 @@ class Settlement(NamedTuple):
     @classmethod
     def dead(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Set the message aside as a dead letter; the group goes on."""
-        return cls("dead", lease, shortened(reason), shortened(error), done)
+        return cls("dead", lease, one_line(reason), shortened(error), done)
 
     @classmethod
     def dead_group(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Set the message aside as a dead letter, and all that waits behind it in its group."""
-        return cls("dead_group", lease, shortened(reason), shortened(error), done)
+        return cls("dead_group", lease, one_line(reason), shortened(error), done)
 
     @classmethod
     def halt(cls, lease: Lease, reason: str, error: str = "", *, done: int = 0) -> Settlement:
         """Hold the group, its order intact, until an operator resumes it."""
-        return cls("halt", lease, shortened(reason), shortened(error), done)
+        return cls("halt", lease, one_line(reason), shortened(error), done)
 
     @property
     def span(self) -> str:
@@ -167,7 +177,7 @@ def publish(
         return _publish_with(
             prefix, envelopes, (publisher, sequence, arrival, max_group_depth, len(envelopes))
         )
-    _check_number(envelopes, MAX_MESSAGES_PER_CALL)
+    _check_number(envelopes, MAX_MESSAGES_PER_CALL, "messages")
     arguments: list[Argument] = [publisher, sequence, arrival, len(envelopes)]
     for envelope in envelopes:
         arguments += (envelope.group, envelope.tier, envelope.id, envelope.body)
@@ -177,7 +187,7 @@ def publish(
 def _publish_with(
     prefix: str, envelopes: Sequence[Envelope], head: tuple[str, int, str, int, int]
 ) -> Call[Duplicates]:
-    _check_number(envelopes, MAX_SPECIAL_MESSAGES_PER_CALL)
+    _check_number(envelopes, MAX_SPECIAL_MESSAGES_PER_CALL, "messages")
     arguments: list[Argument] = [*head]
     for envelope in envelopes:
         options = envelope.options or EnvelopeOptions()
@@ -203,9 +213,23 @@ def _publish_with(
     return Call("publish_with", prefix, arguments, decode, repeatable=True)
 
 
-def _check_number(envelopes: Sequence[Envelope], most: int) -> None:
-    if not 0 < len(envelopes) <= most:
-        raise InvalidArgument(f"{len(envelopes)} messages: one call takes 1 to {most}")
+def _check_number(items: Sequence[object], most: int, what: str) -> None:
+    if not 0 < len(items) <= most:
+        raise InvalidArgument(f"{len(items)} {what}: one call takes 1 to {most}")
+
+
+def checked_limit(limit: object, most: int = MAX_LISTED_PER_CALL) -> int:
+    """Return how much one look may list at most."""
+    if type(limit) is not int or not 0 < limit <= most:
+        raise InvalidArgument(f"limit={limit!r}: it is an integer from 1 to {most}")
+    return limit
+
+
+def checked_start(start: object) -> int:
+    """Return the place that a look begins at; 0 is the first."""
+    if type(start) is not int or not 0 <= start <= 10**9:
+        raise InvalidArgument(f"start={start!r}: it is an integer from 0 up")
+    return start
 
 
 def turn(
@@ -309,8 +333,7 @@ def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Ca
 
 def renew(prefix: str, leases: Sequence[Lease], *, visibility_ms: int) -> Call[list[Lease]]:
     """Push the leases' deadlines out; the result lists those that are lost."""
-    if not 0 < len(leases) <= MAX_LEASES_PER_CALL:
-        raise InvalidArgument(f"{len(leases)} leases: one call takes 1 to {MAX_LEASES_PER_CALL}")
+    _check_number(leases, MAX_LEASES_PER_CALL, "leases")
 
     def decode(reply: Reply) -> list[Lease]:
         return [lease for lease, word in zip(leases, reply, strict=True) if word != b"ok"]
@@ -344,20 +367,25 @@ def recover(
     )
 
 
-def pause(prefix: str, group: str, why: str) -> Call[bool]:
+# What an operator asks for is one operation per call, which is named when it is built: a
+# repetition after a lost reply is told that it was done, and does nothing.
+
+
+def pause(prefix: str, group: str, why: str, *, operation: str = "") -> Call[bool]:
     """Hold a group; False when it was held already."""
-    arguments = (_sent(group), shortened(why))
+    arguments = (_sent(group), one_line(why), operation or new_id())
     return Call("pause", prefix, arguments, _decode_done, repeatable=True)
 
 
-def stop(prefix: str, why: str) -> Call[bool]:
+def stop(prefix: str, why: str, *, operation: str = "") -> Call[bool]:
     """Pause all of a queue; False when it is paused already."""
-    return Call("stop", prefix, (shortened(why),), _decode_done, repeatable=True)
+    arguments = (one_line(why), operation or new_id())
+    return Call("stop", prefix, arguments, _decode_done, repeatable=True)
 
 
-def start(prefix: str) -> Call[bool]:
+def start(prefix: str, *, operation: str = "") -> Call[bool]:
     """Let a stopped queue go on; False when it was not stopped."""
-    return Call("start", prefix, (), _decode_done, repeatable=True)
+    return Call("start", prefix, (operation or new_id(),), _decode_done, repeatable=True)
 
 
 def rate(prefix: str, group: str, argument: str) -> Call[str]:
@@ -372,20 +400,22 @@ def trim(prefix: str, *, max_age_ms: int | None, max_count: int | None) -> Call[
     return Call("trim", prefix, arguments, _decode_count, repeatable=True)
 
 
-def resume(prefix: str, group: str) -> Call[bool]:
+def resume(prefix: str, group: str, *, operation: str = "") -> Call[bool]:
     """Let a paused or halted group go on; False when it was not held."""
-    return Call("resume", prefix, (_sent(group),), _decode_done, repeatable=True)
+    arguments = (_sent(group), operation or new_id())
+    return Call("resume", prefix, arguments, _decode_done, repeatable=True)
 
 
-def skip(prefix: str, group: str, message_id: str) -> Call[str]:
+def skip(prefix: str, group: str, message_id: str, *, operation: str = "") -> Call[str]:
     """Set the head aside; the result is the script's word: ok, leased or moved."""
-    arguments = (_sent(group), _sent(message_id))
-    return Call("skip", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+    arguments = (_sent(group), _sent(message_id), operation or new_id())
+    return Call("skip", prefix, arguments, _decode_word, repeatable=True)
 
 
-def cancel(prefix: str, message_id: str) -> Call[str]:
+def cancel(prefix: str, message_id: str, *, operation: str = "") -> Call[str]:
     """Take a scheduled message back; the result is the script's word."""
-    return Call("cancel", prefix, (message_id,), lambda reply: reply[0].decode(), repeatable=True)
+    arguments = (message_id, operation or new_id())
+    return Call("cancel", prefix, arguments, _decode_word, repeatable=True)
 
 
 def reschedule(prefix: str, message_id: str, due: str) -> Call[bool]:
@@ -395,7 +425,8 @@ def reschedule(prefix: str, message_id: str, due: str) -> Call[bool]:
 
 def agenda(prefix: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
     """Read scheduled messages, soonest first; decoded by core.views."""
-    return Call("agenda", prefix, (start, limit), decode, repeatable=True)
+    arguments = (checked_start(start), checked_limit(limit))
+    return Call("agenda", prefix, arguments, decode, repeatable=True)
 
 
 def set_tier(prefix: str, group: str, tier: int) -> Call[bool]:
@@ -403,9 +434,12 @@ def set_tier(prefix: str, group: str, tier: int) -> Call[bool]:
     return Call("set_tier", prefix, (_sent(group), tier), _decode_done, repeatable=True)
 
 
-def release(prefix: str, group: str) -> Call[bool]:
-    """End a group's lease; False when nobody holds it."""
-    return Call("release", prefix, (_sent(group),), _decode_done, repeatable=True)
+def release(
+    prefix: str, group: str, token: int | None = None, *, operation: str = ""
+) -> Call[bool]:
+    """End a group's lease, or only that with the token; False when there is none such."""
+    arguments = (_sent(group), "" if token is None else token, operation or new_id())
+    return Call("release", prefix, arguments, _decode_done, repeatable=True)
 
 
 class Purged(NamedTuple):
@@ -417,6 +451,7 @@ class Purged(NamedTuple):
 
 def purge(prefix: str, groups: Sequence[str]) -> Call[Purged]:
     """Throw the messages of up to 100 groups away, leased ones too."""
+    _check_number(groups, MAX_PURGED_PER_CALL, "groups")
     arguments: list[Argument] = [len(groups), *map(_sent, groups)]
     return Call("purge", prefix, arguments, lambda reply: Purged(*reply), repeatable=True)
 
@@ -431,24 +466,28 @@ def letters(
     decode: Callable[[Reply], T],
 ) -> Call[T]:
     """Read dead letters between two entry ids; decoded by core.views."""
+    checked_limit(limit)
     order = "newest" if newest_first else "oldest"
     return Call("letters", prefix, (first, last, limit, order), decode, repeatable=True)
 
 
 def redrive(prefix: str, entries: Sequence[str], *, to_tail: bool = False) -> Call[int]:
     """Put up to 100 dead letters back, given oldest first; the result counts them."""
+    _check_number(entries, MAX_REDRIVEN_PER_CALL, "letters")
     arguments: list[Argument] = ["tail" if to_tail else "front", len(entries), *entries]
     return Call("redrive", prefix, arguments, _decode_count, repeatable=True)
 
 
 def drop(prefix: str, entries: Sequence[str]) -> Call[int]:
     """Throw up to 500 dead letters away; the result counts them."""
+    _check_number(entries, MAX_DROPPED_PER_CALL, "letters")
     return Call("drop", prefix, (len(entries), *entries), _decode_count, repeatable=True)
 
 
 def peek(prefix: str, group: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
     """Read a group's messages from index `start` on; decoded by core.views."""
-    return Call("peek", prefix, (_sent(group), start, limit), decode, repeatable=True)
+    arguments = (_sent(group), checked_start(start), checked_limit(limit))
+    return Call("peek", prefix, arguments, decode, repeatable=True)
 
 
 def explain(prefix: str, group: str, decode: Callable[[Reply], T]) -> Call[T]:
@@ -486,7 +525,14 @@ def depart(prefix: str, worker_id: str) -> Call[None]:
 
 def inspect(prefix: str, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
     """Take a snapshot of the shard for people; decoded by core.snapshot."""
-    return Call("inspect", prefix, (limit,), decode, repeatable=True)
+    arguments = (checked_limit(limit, MAX_GROUPS_LISTED_PER_CALL),)
+    return Call("inspect", prefix, arguments, decode, repeatable=True)
+
+
+def held(prefix: str, cursor: str, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
+    """Read a page of the groups that are paused or halted; decoded by core.snapshot."""
+    arguments = (cursor, checked_limit(limit, MAX_GROUPS_LISTED_PER_CALL))
+    return Call("held", prefix, arguments, decode, repeatable=True)
 
 
 def milliseconds(seconds: float, name: str, *, positive: bool = False) -> int:
@@ -502,6 +548,14 @@ def milliseconds(seconds: float, name: str, *, positive: bool = False) -> int:
 def shortened(text: str) -> str:
     """Return text that can be stored beside a queue: bounded, and valid UTF-8."""
     return text[:MAX_ERROR_CHARACTERS].encode(errors="replace").decode()
+
+
+def one_line(text: str) -> str:
+    """Return text that can be stored as a reason: shortened, its line breaks spaces.
+
+    The scripts keep an operator's pause on the line behind the reason of a halt.
+    """
+    return _NO_PART_OF_A_LINE.sub(" ", shortened(text)).strip()
 
 
 def checked_min_tier(min_priority: object) -> int:
@@ -581,4 +635,9 @@ def _decode_count(reply: Reply) -> int:
 
 
 def _decode_done(reply: Reply) -> bool:
-    return bool(reply[0] == b"ok")
+    return _decode_word(reply) == "ok"
+
+
+def _decode_word(reply: Reply) -> str:
+    word: str = reply[0].decode()
+    return "ok" if word == "repeated" else word

@@ -26,7 +26,7 @@ T = TypeVar("T")
 # What one operation asks for, call by call; it is sent each reply, decoded.
 Flow = Generator[calls.Call[Any], Any, T]
 
-LETTERS_PER_CALL = 100
+LETTERS_PER_CALL = calls.MAX_REDRIVEN_PER_CALL
 WHY_HELD = "its dead letters are being put back"
 
 
@@ -93,7 +93,7 @@ def _redrive_held(prefix: str, group: str, entries: list[str]) -> Flow[int]:
         return 0  # no dead letters at all: somebody else wrote into the stream
     is_ours = yield calls.pause(prefix, group, WHY_HELD)
     if not is_ours:
-        # Held by an operator; or by us, when the reply to the first attempt was lost.
+        # Held by an operator; or by a redrive that broke off.
         held: Explanation = yield calls.explain(prefix, group, explanation)
         is_ours = held.group.held_reason == WHY_HELD
     done = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from groupqueue.core.messages import HEAD_LENGTH, moment, split_element
+from groupqueue.core.messages import moment, split_element
 
 GroupState = Literal["due", "leased", "parked", "paused", "halted"]
 
@@ -91,6 +91,16 @@ class Snapshot:
     """Messages set aside that are still kept."""
 
 
+class HeldGroups(NamedTuple):
+    """A page of the groups that are paused or halted."""
+
+    total: int
+    """How many there are in all."""
+    cursor: str
+    """Where the next page begins; empty after the last one."""
+    groups: tuple[GroupView, ...]
+
+
 def snapshot_decoder(limit: int) -> Any:
     """Return the decoder of an `inspect` reply that keeps `limit` groups per list."""
 
@@ -118,6 +128,13 @@ def snapshot_decoder(limit: int) -> Any:
     return decode
 
 
+def held_groups(reply: list[Any]) -> HeldGroups:
+    """Decode a `held` reply."""
+    now_ms, total, cursor, rows = reply
+    following = "" if cursor == b"0" else text(cursor)
+    return HeldGroups(total, following, tuple(group_view(row, now_ms) for row in rows))
+
+
 MOST_LEASES_SEEN = 2000
 
 
@@ -140,10 +157,11 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
     group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
-    kind, since_ms, reason = _held(text(why)) if why else ("paused", 0, "")
-    identifier, published_ms = "", 0
-    if len(head) == HEAD_LENGTH:
-        identifier, published_ms, _, _ = split_element(head)
+    kind, held_ms, reason = _held(text(why)) if why else ("paused", 0, "")
+    # Also of bytes that are no message, an operator must be able to name them.
+    identifier, published_ms, _, _ = split_element(head)
+    # A group that arrived in front has no moment of its own.
+    since_ms = due_ms or published_ms or now_ms
     state: GroupState = "parked"
     if token:
         state = "leased"
@@ -155,8 +173,8 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         group=text(group),
         tier=int(tier),
         state=state,
-        due_at=None if held else moment(int(due_ms)),
-        wait_seconds=max(0.0, (now_ms - due_ms) / 1000) if state == "due" else 0.0,
+        due_at=None if held else moment(int(since_ms)),
+        wait_seconds=max(0.0, (now_ms - since_ms) / 1000) if state == "due" else 0.0,
         depth=depth,
         head_id=identifier,
         head_published_at=moment(published_ms) if published_ms else None,
@@ -166,7 +184,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         deliveries=int(deliveries or 0),
         failures=int(failures or 0),
         last_error=text(error),
-        held_since=moment(since_ms) if since_ms else None,
+        held_since=moment(held_ms) if held_ms else None,
         held_reason=reason,
     )
 

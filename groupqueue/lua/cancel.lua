@@ -2,9 +2,10 @@
 -- FLAGS allow-oom
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] id      string   the message's id
--- Reply {"ok", group} | {"not scheduled"} | {"too deep", group}
--- Keeps: of a held message at most 1,000 places of its group are searched; a leased head is
--- left alone.
+-- ARGV[2] operation  string  tells a repetition from a new call
+-- Reply {"ok", group} | {"not scheduled"} | {"too deep", group} | {"repeated"}
+-- Keeps: its dedup key is free again; of a held message at most 1,000 places of its group
+-- are searched; a leased head is left alone.
 --@include open_shard
 --@include score
 --@include read
@@ -14,20 +15,32 @@
 --@include forget_scheduled
 --@include place_groups
 --@include hint
+--@include is_repeated
+--@include note_call
 local PLACES_SEARCHED, PLACES_AT_ONCE = 1000, 50 -- a message may be large
 
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
-  "stats", "minute", "wake", "scheduled", "scheduled:data", "scheduled:held",
+  "stats", "minute", "wake", "scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
+if is_repeated(shard, ARGV[2], "1") then return { "repeated" } end
 local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
 local group = redis.call("HGET", prefix .. ":scheduled:held", id)
 local due = redis.call("ZSCORE", prefix .. ":scheduled", id)
 if not due or not (noted or group) then return { "not scheduled" } end
 
-if noted then
+local dedup_key = redis.call("HGET", prefix .. ":scheduled:dedup", id)
+local first = dedup_key and read("GET", prefix .. ":dedup:" .. dedup_key)
+local function note_cancelled()
   forget_scheduled(shard, { id })
+  -- What is taken back was never published, unless the key is another message's by now.
+  if first and string.sub(first, 1, 32) == id then redis.call("DEL", prefix .. ":dedup:" .. dedup_key) end
   tally(shard, "cancelled", 1)
+  note_call(shard, ARGV[2], "1")
+end
+
+if noted then
+  note_cancelled()
   return { "ok", string.sub(noted, 7, 6 + (tonumber(string.sub(noted, 3, 6)) or 0)) }
 end
 
@@ -57,8 +70,7 @@ end
 local tier = tier_of(shard, group)
 redis.call("LREM", list, 1, element)
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
-forget_scheduled(shard, { id })
-tally(shard, "cancelled", 1)
+note_cancelled()
 if place == 1 then
   forget_heads(shard, { group })
   place_groups(shard, { { group, tier, score(shard.now), depth - 1 } })

@@ -7,16 +7,14 @@
 -- Keeps: nothing is written.
 --@include open_shard
 --@include read
---@include tier_of
 --@include group_row
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
-local tier = tier_of(shard, group)
-local due = redis.call("ZSCORE", prefix .. ":ready:" .. tier, group)
-local row = group_row(shard, group, tier, due or "")
+local row = group_row(shard, group)
+local tier, due = row[2], row[3]
 local ahead, above = 0, 0
-if due and row[6] == "" and tonumber(due) and tonumber(due) <= shard.now then
+if row[6] == "" and tonumber(due) and tonumber(due) <= shard.now then
   local now = string.format("%.3f", shard.now)
   for _, other in ipairs({ "0", "1", "2", "3", "4" }) do
     ahead = ahead + redis.call("ZCOUNT", prefix .. ":ready:" .. other, "-inf", "(" .. due)

@@ -7,12 +7,12 @@
 --   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
 --   group   see includes/group_row.lua
 --   worker  {id, last heartbeat ms, {field, value, …}}
--- Keeps: nothing is written; at most 2,000 leases and as many held groups are looked at,
--- so that the cost does not grow with the number of groups.
+-- Keeps: nothing is written; at most 2,000 leases and as many held groups are looked at, and
+-- 100 groups per tier that arrived in front, so that the cost does not grow with the number of groups.
 --@include open_shard
 --@include read
 --@include group_row
-local MOST_SEEN = 2000
+local MOST_SEEN, MOST_IN_FRONT = 2000, 100
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "workers", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
@@ -59,16 +59,28 @@ local function collect(into, tier, from, to, among)
   end
   return found
 end
+
+-- Since when a tier's longest-waiting due group waits. A group that arrived in front has no
+-- moment but that of its head's publishing; of those a hundred are looked at.
+local function longest_since(ready, oldest)
+  if oldest ~= "0" then return tonumber(oldest or "") end
+  local since = tonumber(redis.call("ZRANGE", ready, "(0", now, "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")[2] or now)
+  for _, group in ipairs(redis.call("ZRANGE", ready, 0, 0, "BYSCORE", "LIMIT", 0, MOST_IN_FRONT)) do
+    local head = read("LINDEX", prefix .. ":q:" .. group, 0)
+    since = math.min(since, tonumber(string.sub(head or "", 33, 45)) or since)
+  end
+  return since
+end
 for tier = 4, 0, -1 do
   local name = TIER_NAMES[tier]
   local ready = prefix .. ":ready:" .. name
   local due = collect(waiting, name, "-inf", now, 0)
   collect(parked, name, "(" .. now, "(+inf", leased[name] or 0)
-  local oldest = tonumber(due[2] or "")
+  local since = longest_since(ready, due[2])
   table.insert(tiers, { tier, redis.call("ZCARD", ready), redis.call("ZCOUNT", ready, "-inf", now),
     leased[name] or 0, redis.call("ZCOUNT", ready, "+inf", "+inf") - (leased_held[name] or 0),
     tonumber(redis.call("HGET", prefix .. ":backlog", name) or "0"),
-    oldest and math.max(0, math.floor(shard.now - oldest)) or 0 })
+    since and math.max(0, math.floor(shard.now - since)) or 0 })
 end
 
 -- Held groups come from `paused`: one without messages is in no ready set. Halted ones
@@ -84,10 +96,7 @@ repeat
   end
 until cursor == "0" or #halted + #paused >= MOST_SEEN
 for index = 1, math.min(limit, #halted + #paused) do
-  local group = halted[index] or paused[index - #halted]
-  local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
-  held[index] = group_row(shard, group, tier,
-    redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or "")
+  held[index] = group_row(shard, halted[index] or paused[index - #halted])
 end
 
 local workers = {}

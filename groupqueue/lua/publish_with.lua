@@ -31,7 +31,7 @@
 --@include is_repeated
 --@include note_call
 local shard = open_shard(KEYS[1], { "prio", "backlog", "stats", "minute", "wake", "paused",
-  "scheduled", "scheduled:data", "scheduled:held", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, count = shard.prefix, tonumber(ARGV[5])
 local is_again = is_repeated(shard, ARGV[1], ARGV[2])
 
@@ -107,6 +107,7 @@ for _, m in ipairs(fresh) do
       redis.call("HSET", prefix .. ":scheduled:data", m.id,
         "M" .. m.tier .. string.format("%04d", #m.group) .. m.group .. m.element)
     end
+    if m.dedup_key ~= "" then redis.call("HSET", prefix .. ":scheduled:dedup", m.id, m.dedup_key) end
     is_sooner = is_sooner or not earliest or m.due < tonumber(earliest)
   end
   if m.dedup_key ~= "" then

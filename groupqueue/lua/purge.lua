@@ -5,26 +5,48 @@
 -- then per group: group
 -- Reply {groups that had messages, messages thrown away}
 -- Keeps: the server is not blocked: lists are unlinked; a former holder's settle is stale;
--- an operator's pause stays.
+-- an operator's pause stays. Of the messages that are held, in all groups, a thousand are
+-- looked at: what is noted of others goes when they are due.
 --@include open_shard
 --@include digits
 --@include read
 --@include tier_of
 --@include tally
 --@include forget_group
+--@include forget_scheduled
+local MOST_SEEN = 1000
+
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "minute", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "backlog", "stats", "minute", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, count, groups, messages = shard.prefix, tonumber(ARGV[1]), 0, 0
 for number = 1, count do read("LLEN", prefix .. ":q:" .. ARGV[number + 1]) end
+
+-- Drops what is noted of the held messages of purged groups.
+local function forget_held(is_purged)
+  local ids, cursor, seen = {}, "0", 0
+  repeat
+    local page = redis.call("HSCAN", prefix .. ":scheduled:held", cursor, "COUNT", "500")
+    cursor = page[1]
+    for index = 1, #page[2], 2 do
+      seen = seen + 1
+      if is_purged[page[2][index + 1]] and #ids < MOST_SEEN then table.insert(ids, page[2][index]) end
+    end
+  until cursor == "0" or seen >= MOST_SEEN
+  forget_scheduled(shard, ids)
+end
+
+local is_purged = {}
 for number = 1, count do
   local group = ARGV[number + 1]
   local tier, depth = tier_of(shard, group), redis.call("LLEN", prefix .. ":q:" .. group)
   redis.call("UNLINK", prefix .. ":q:" .. group)
   forget_group(shard, group, tier)
+  is_purged[group] = true
   if depth > 0 then
     redis.call("HINCRBY", prefix .. ":backlog", tier, digits(-depth))
     groups, messages = groups + 1, messages + depth
   end
 end
+if shard.size.held > 0 then forget_held(is_purged) end
 tally(shard, "purged", messages)
 return { groups, messages }

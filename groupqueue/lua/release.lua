@@ -2,8 +2,11 @@
 -- FLAGS allow-oom
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] group   string
--- Reply {"ok", token} | {"not leased"}
--- Keeps: the delivery does not count; lock and score change together.
+-- ARGV[2] token   integer or ""  which lease is meant; "" for whichever it has
+-- ARGV[3] operation  string  tells a repetition from a new call
+-- Reply {"ok", token} | {"not leased"} | {"repeated"}
+-- Keeps: the delivery does not count; lock and score change together; a repetition does
+-- not end a lease that was given in between.
 --@include open_shard
 --@include read
 --@include score
@@ -12,15 +15,19 @@
 --@include uncount
 --@include end_leases
 --@include hint
+--@include is_repeated
+--@include note_call
 local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
+if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end
 local token = read("GET", prefix .. ":lock:" .. group)
-if not token then return { "not leased" } end
+if not token or (ARGV[2] ~= "" and ARGV[2] ~= token) then return { "not leased" } end
 local depth = read("LLEN", prefix .. ":q:" .. group)
 uncount(shard, group)
 redis.call("DEL", prefix .. ":batch:" .. group)
 end_leases(shard, { { group, tier_of(shard, group), score(shard.now), depth } })
 tally(shard, "released", 1)
+note_call(shard, ARGV[3], "1")
 hint(shard)
 return { "ok", token }

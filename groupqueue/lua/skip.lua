@@ -3,8 +3,9 @@
 -- FLAGS allow-oom
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] group   string
--- ARGV[2] id      string   the head's id, so that a repetition skips nothing else
--- Reply {"ok", messages left} | {"leased"} | {"moved"}
+-- ARGV[2] id      string   the head's id, so that nothing else is skipped
+-- ARGV[3] operation  string  tells a repetition from a new call
+-- Reply {"ok", messages left} | {"leased"} | {"moved"} | {"repeated"}
 -- Keeps: a leased group's head belongs to its lease; order of the rest.
 --@include open_shard
 --@include score
@@ -17,9 +18,12 @@
 --@include place_groups
 --@include hint
 --@include read
+--@include is_repeated
+--@include note_call
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "backlog",
   "stats", "minute", "wake", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
+if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end
 if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
 local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end
@@ -35,5 +39,6 @@ local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
 tally(shard, "dead", 1)
+note_call(shard, ARGV[3], "1")
 if left > 0 then hint(shard) end
 return { "ok", left }

@@ -59,9 +59,9 @@ def release(queue: Queue, options: Options) -> Answer:
     """End the lease of a group."""
     return _of_group(
         options,
-        "ok" if queue.release(options["group"]) else "not leased",
+        "ok" if queue.release(options["group"], options["token"]) else "not leased",
         ok="released group {group}",
-        not_leased="nobody holds group {group}",
+        not_leased="nobody holds group {group}, or not with that token",
     )
 
 
@@ -83,6 +83,17 @@ def cancel(queue: Queue, options: Options) -> Answer:
         "ok" if queue.cancel(options["id"]) else "not scheduled",
         {"id": options["id"]},
         ok="cancelled message {id}",
+        not_scheduled="message {id} is not scheduled (any more)",
+    )
+
+
+def reschedule(queue: Queue, options: Options) -> Answer:
+    """Change when a scheduled message is due."""
+    done = queue.reschedule(options["id"], delay=options["delay"], eta=options["eta"])
+    return _answer(
+        "ok" if done else "not scheduled",
+        {"id": options["id"]},
+        ok="rescheduled message {id}",
         not_scheduled="message {id} is not scheduled (any more)",
     )
 
@@ -149,8 +160,28 @@ def _add_skip_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID", help="the head's id, as explain shows it")
 
 
+def _add_release_arguments(parser: CommandParser) -> None:
+    arguments.add_group(parser)
+    parser.add_argument(
+        "--token",
+        type=arguments.number(int, "a fencing token", 1, 1e18),
+        help="only the lease with this token, as explain shows it",
+    )
+
+
 def _add_cancel_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
+
+
+def _add_reschedule_arguments(parser: CommandParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    due = parser.add_mutually_exclusive_group(required=True)
+    due.add_argument(
+        "--delay", type=arguments.length, metavar="LENGTH", help="due so long from now: 90s, 2h, 7d"
+    )
+    due.add_argument(
+        "--eta", type=arguments.moment_to_come, metavar="TIME", help="due at a time: ISO 8601"
+    )
 
 
 def _add_redrive_arguments(parser: CommandParser) -> None:
@@ -190,7 +221,7 @@ ACTING = (
         name="release",
         help="end the lease of a group, uncounted",
         perform=release,
-        add_arguments=arguments.add_group,
+        add_arguments=_add_release_arguments,
         question=_ask_release,
     ),
     Verb(
@@ -219,6 +250,12 @@ ACTING = (
         perform=cancel,
         add_arguments=_add_cancel_arguments,
         question=_ask_cancel,
+    ),
+    Verb(
+        name="reschedule",
+        help="change when a scheduled message is due",
+        perform=reschedule,
+        add_arguments=_add_reschedule_arguments,
     ),
 )
 

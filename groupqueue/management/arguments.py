@@ -17,6 +17,7 @@ from groupqueue.management.verbs import EXIT_USAGE, Options
 
 N = TypeVar("N", int, float)
 
+_LENGTH = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -47,23 +48,42 @@ tier = number(int, "a tier from 0 to 4", 0, 4)
 def moment(text: str) -> datetime.datetime:
     """Return an aware moment: ISO 8601, in the current time zone unless it says which, or
     how long ago, such as 90s, 15m, 2h or 7d."""
-    if ago := re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text):
-        length = float(ago[1]) * _UNITS[ago[2]]
+    if (ago := _length_seconds(text)) is not None:
         try:
-            return timezone.now() - datetime.timedelta(seconds=length)
+            return timezone.now() - datetime.timedelta(seconds=ago)
         except OverflowError:
             raise argparse.ArgumentTypeError(f"{text!r} is too long ago") from None
+    if found := _iso_moment(text):
+        return found
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a time such as 2026-01-31T09:30 nor 2h")
+
+
+def moment_to_come(text: str) -> datetime.datetime:
+    """Return an aware moment: ISO 8601, in the current time zone unless it says which."""
+    if found := _iso_moment(text):
+        return found
+    raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-01-31T09:30")
+
+
+def length(text: str) -> float:
+    """Return a length of time in seconds, given as such or as 90s, 15m, 2h or 7d."""
+    found = _length_seconds(text)
+    return seconds(text) if found is None else found
+
+
+def _length_seconds(text: str) -> float | None:
+    found = _LENGTH.fullmatch(text)
+    return float(found[1]) * _UNITS[found[2]] if found else None
+
+
+def _iso_moment(text: str) -> datetime.datetime | None:
     try:
         found = parse_datetime(text)
         if found is None and (day := parse_date(text)):
             found = datetime.datetime.combine(day, datetime.time())
     except ValueError:
         found = None
-    if found is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a time such as 2026-01-31T09:30 nor 2h"
-        )
-    return timezone.make_aware(found) if found.tzinfo is None else found
+    return timezone.make_aware(found) if found and found.tzinfo is None else found
 
 
 def add_group(parser: CommandParser) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from groupqueue.core.snapshot import GroupView, Snapshot, WorkerView
 from groupqueue.core.views import DeadLetter, Explanation, Scheduled, StoredMessage
 from groupqueue.management import arguments, documents, tables
 from groupqueue.management.tables import NOTHING, ago, humanised, identifier, note
-from groupqueue.management.verbs import EXIT_EXCEEDED, Answer, Options, Verb
+from groupqueue.management.verbs import EXIT_EXCEEDED, EXIT_USAGE, Answer, Options, Verb
 from groupqueue.queues import LONGEST_LIST, Queue
 
 STATES = {"due": "waiting", "leased": "leased", "parked": "parked", "held": "held"}
@@ -42,10 +42,13 @@ def stats(queue: Queue, options: Options) -> Answer:
 
 def groups(queue: Queue, options: Options) -> Answer:
     """List groups by state."""
-    limit = options["limit"]
-    snapshot = queue.snapshot(limit=limit)
+    if options["all"] and options["state"] != "held":
+        raise CommandError("--all goes with --state held alone", returncode=EXIT_USAGE)
+    snapshot = queue.snapshot(limit=options["limit"])
     states = [options["state"]] if options["state"] else list(STATES)
     views = [view for state in states for view in getattr(snapshot, STATES[state])]
+    if options["all"]:
+        views = _every_held(queue)
     taken_at = snapshot.taken_at
     return Answer(
         document={
@@ -149,6 +152,9 @@ def _add_groups_arguments(parser: CommandParser) -> None:
         default=20,
         help="groups per list (20)",
     )
+    parser.add_argument(
+        "--all", action="store_true", help="with --state held: all of them, however many"
+    )
 
 
 def _add_page(parser: CommandParser) -> None:
@@ -212,6 +218,20 @@ LOOKING = (
 
 
 # Limits and rows -----------------------------------------------------------------------
+
+
+def _every_held(queue: Queue) -> list[GroupView]:
+    """Return all groups that are halted or paused, halted ones first, then by time."""
+    page = queue.held(limit=LONGEST_LIST)
+    found = {view.group: view for view in page.groups}
+    while page.cursor:
+        page = queue.held(cursor=page.cursor, limit=LONGEST_LIST)
+        found |= {view.group: view for view in page.groups}
+
+    def order(view: GroupView) -> tuple[bool, str, str]:
+        return view.state != "halted", str(view.held_since), view.group
+
+    return sorted(found.values(), key=order)
 
 
 def _exceeded(document: dict[str, Any], options: Options) -> list[dict[str, Any]]:

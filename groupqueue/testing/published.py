@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack, overload
@@ -11,7 +12,7 @@ from unittest import mock
 from groupqueue import publishing
 from groupqueue.conf import get_config
 from groupqueue.core.calls import Duplicates
-from groupqueue.core.messages import Envelope
+from groupqueue.core.messages import Envelope, EnvelopeOptions, moment
 from groupqueue.testing import transactions
 from groupqueue.transport.connections import get_async_transport, get_transport
 from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
@@ -32,23 +33,38 @@ class PublishedMessage:
     """None when it was published with `group=None`."""
     priority: int
     headers: Mapping[str, Any]
+    delay: float | None = None
+    """Seconds; None when it was published without."""
+    eta: datetime.datetime | None = None
+    """Aware, to the millisecond."""
+    hold: bool = False
+    dedup_key: str | None = None
+    expires_in: float | None = None
+    """Seconds."""
 
     def __str__(self) -> str:
         details: dict[str, Any] = {"group": self.group, "payload": self.payload}
-        unusual = {"queue": self.queue, "priority": self.priority, "headers": self.headers}
-        usual = {"queue": "default", "priority": 0, "headers": {}}
-        details |= {name: value for name, value in unusual.items() if value != usual[name]}
+        usual = {"queue": "default", "priority": 0, "headers": {}} | _NO_OPTIONS
+        details |= {name: value for name in usual if (value := getattr(self, name)) != usual[name]}
         return _described(self.topic, details)
 
 
 class Criteria(TypedDict, total=False):
-    """What a message may be asked for beside its topic; each has to be equal."""
+    """What a message may be asked for beside its topic; each has to be equal.
+
+    A length of time may be given as it was when publishing: in seconds or as a timedelta.
+    """
 
     payload: Any
     group: str | None
     queue: str
     priority: int
     headers: Mapping[str, Any]
+    delay: float | datetime.timedelta | None
+    eta: datetime.datetime | None
+    hold: bool
+    dedup_key: str | None
+    expires_in: float | datetime.timedelta | None
 
 
 class PublishedMessages(Sequence[PublishedMessage]):
@@ -85,7 +101,9 @@ class PublishedMessages(Sequence[PublishedMessage]):
             message
             for message in self
             if topic in (None, message.topic)
-            and all(getattr(message, name) == value for name, value in criteria.items())
+            and all(
+                getattr(message, name) == _as_kept(name, value) for name, value in criteria.items()
+            )
         ]
 
     def assert_published(
@@ -127,6 +145,7 @@ class PublishedMessages(Sequence[PublishedMessage]):
                     group=None if envelope.group == envelope.id else envelope.group,
                     priority=envelope.tier,
                     headers=content.headers,
+                    **_options(envelope.options),
                 )
             )
 
@@ -171,6 +190,38 @@ def capture_published(queue: str | None = None) -> Iterator[PublishedMessages]:
 
 # All that are open: where one is inside another, both take a message in.
 _captures: list[PublishedMessages] = []
+
+
+_NO_OPTIONS: dict[str, Any] = {
+    "delay": None,
+    "eta": None,
+    "hold": False,
+    "dedup_key": None,
+    "expires_in": None,
+}
+
+
+def _options(options: EnvelopeOptions | None) -> dict[str, Any]:
+    """Return a message's options as it is asked for them."""
+    if options is None:
+        return _NO_OPTIONS
+    is_delay = options.due.startswith("+")
+    return {
+        "delay": int(options.due) / 1000 if is_delay else None,
+        "eta": moment(int(options.due)) if options.due and not is_delay else None,
+        "hold": options.hold,
+        "dedup_key": options.dedup_key or None,
+        "expires_in": None if options.expires_ms is None else options.expires_ms / 1000,
+    }
+
+
+def _as_kept(name: str, value: Any) -> Any:
+    """Return what a message is asked for as it would be kept."""
+    if name in ("delay", "expires_in") and isinstance(value, datetime.timedelta):
+        return round(value.total_seconds() * 1000) / 1000
+    if name == "eta" and isinstance(value, datetime.datetime):
+        return moment(round(value.timestamp() * 1000))
+    return value
 
 
 class _Capture:

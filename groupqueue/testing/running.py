@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ def run_until_empty(
     """Handle the messages of a queue in this thread, one by one, until none is due.
 
     Messages that handlers publish are handled as well. Groups that are parked for a
-    while are left alone; with `advance_parked` their time passes at once.
+    while and messages that are scheduled or held are left alone; with `advance_parked`
+    their time passes at once.
 
     What a handler raises is raised here, after its message was settled as a worker
     settles it; but for Retry and Reject, with which handlers end a delivery on purpose.
@@ -106,8 +108,7 @@ def run_until_empty(
     run = _Run(queue, limit, raise_errors=raise_errors)
     with run.listening():
         transactions.send_unsent()
-        # Whatever is not due even once its time has passed is nothing to wait for.
-        while run.deliver_next() or (advance_parked and run.let_time_pass() and run.deliver_next()):
+        while run.deliver_next() or (advance_parked and run.deliver_later()):
             continue
     return run.result()
 
@@ -177,14 +178,30 @@ class _Run:
         self._conclude(held)
         return True
 
-    def let_time_pass(self) -> bool:
-        """Bring parked groups forward by the wait of the first of them; False without any."""
+    def deliver_later(self) -> bool:
+        """Let time pass until there is a message to handle, and do so; False when none comes."""
+        # A message may join a group that is held. But whatever still waits once its time
+        # has passed is nothing to wait for.
+        fewest = math.inf
+        while 0 < (waiting := self._let_time_pass()) < fewest:
+            if self.deliver_next():
+                return True
+            fewest = waiting
+        return False
+
+    def _let_time_pass(self) -> int:
+        """Bring what waits for a moment forward by the wait of the first; return how much it is."""
         client: Any = self._transport.client
         keys = ShardKeys(self._transport.prefix)
         seconds, microseconds = client.time()
         now_ms = seconds * 1000 + microseconds / 1000
         unhandled = {failure.group for failure in self._failures if failure.outcome == "release"}
-        parked = []
+        # What waits, by its key, name and moment: first the scheduled messages.
+        agenda = keys.named("scheduled")
+        waiting = [
+            (agenda, name, due_ms)
+            for name, due_ms in client.zrangebyscore(agenda, f"({now_ms}", "+inf", withscores=True)
+        ]
         for tier in TIERS:
             for name, due_ms in client.zrangebyscore(
                 keys.ready(tier), now_ms, "(+inf", withscores=True
@@ -192,19 +209,20 @@ class _Run:
                 group = name.decode(errors="surrogateescape")
                 # The ready score of a leased group is its lease's deadline.
                 if group not in unhandled and not client.exists(keys.lock(group)):
-                    parked.append((keys.ready(tier), name, due_ms))
-        if not parked:
-            return False
-        wait_ms = min(due_ms for _, _, due_ms in parked) - now_ms
-        for ready, name, due_ms in parked:
-            client.zadd(ready, {name: due_ms - wait_ms})
-        return True
+                    waiting.append((keys.ready(tier), name, due_ms))
+        wait_ms = min((due_ms for _, _, due_ms in waiting), default=0) - now_ms
+        for key, name, due_ms in waiting:
+            earlier_ms = due_ms - wait_ms
+            # Moments of messages are whole.
+            client.zadd(key, {name: math.floor(earlier_ms) if key == agenda else earlier_ms})
+        return len(waiting)
 
     def _claim(self) -> Lease | None:
         preference = self._shares.preference(1)
         turned = self._transport.turn(
             WORKER_ID, [], 1, visibility=LEASE_SECONDS, preference=preference
         )
+        signals.send_expired(self._config.name, turned.expired)
         self._shares.charge(preference, len(turned.leases))
         return turned.leases[0] if turned.leases else None
 

@@ -85,10 +85,10 @@ def prepare(held: Held) -> bool:
         content = config.codec.decode(lease.payload)
     except CorruptMessage as error:
         log.error(
-            "the stored bytes are not a message; they are set aside as a dead letter",
+            "the stored bytes are not a message",
             extra={"action": "corrupt_message", "group": lease.group, "message_id": lease.id},
         )
-        held.settlement = Settlement.dead(lease, "corrupt", str(error))
+        held.settlement = exhausted(lease, config.policy, "corrupt", str(error))
         return False
     except Exception as error:  # a codec of the project's own may raise anything
         log.exception("the codec broke", extra={"action": "codec_failed", "group": lease.group})

@@ -82,6 +82,21 @@ def test_skip_sets_the_head_aside_and_the_group_goes_on(
     assert lease.id != head
 
 
+def test_a_head_that_is_no_message_can_be_skipped_whatever_its_bytes(
+    manager: Client, shard: RedisTransport, default_client: redis.Redis, page_url: str
+) -> None:
+    default_client.rpush(f"{shard.prefix}:q:order-17", b"\xff\n junk")
+    halt(shard, "order-17", messages=1)
+    form = look(manager, page_url).action("skip", "order-17")
+
+    response = manager.post(form.action, form.fields, follow=True)
+
+    [(level, _)] = messages_of(response)
+    assert level == "success"
+    [(_, letter)] = default_client.xrange(f"{shard.prefix}:dead")
+    assert letter[b"element"] == b"\xff\n junk"
+
+
 def test_the_same_skip_twice_skips_one_message(
     manager: Client, shard: RedisTransport, default_client: redis.Redis, page_url: str
 ) -> None:

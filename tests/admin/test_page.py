@@ -9,13 +9,14 @@ import redis
 from django.test import Client
 
 from groupqueue.admin.page import ROWS_PER_LIST
-from groupqueue.admin.tables import tables_of
+from groupqueue.admin.tables import counters_of, tables_of
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
 from groupqueue.transport.redis import RedisTransport, raw_envelope
 from tests.admin.conftest import look, publish_and_claim
+from tests.transport import lua_files
 
 pytestmark = pytest.mark.django_db
 
@@ -168,6 +169,20 @@ def test_a_worker_that_says_little_is_listed_all_the_same(
 
     assert row["Processed"].text == "many"
     assert row["Host"].text == row["Failed"].text == "—"
+
+
+def test_every_counter_has_a_label_of_its_own() -> None:
+    names = lua_files.counters()
+    snapshot = dataclasses.replace(get_queue().snapshot(), counters=dict.fromkeys(sorted(names), 1))
+
+    labels = [label for label, _ in counters_of(snapshot)]
+
+    assert len(names) > 10
+    assert len(set(labels)) == len(labels) == len(names)
+    assert not names & set(labels)
+    # One that this page does not know, of a newer worker's, is shown as it is called.
+    unknown = dataclasses.replace(snapshot, counters={"juggled": 1})
+    assert [label for label, _ in counters_of(unknown)] == ["juggled"]
 
 
 def test_counters_are_shown(viewer: Client, busy_shard: RedisTransport, page_url: str) -> None:

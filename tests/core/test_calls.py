@@ -19,6 +19,7 @@ from groupqueue.core.calls import (
     checked_min_tier,
     in_chunks,
     milliseconds,
+    one_line,
     shortened,
 )
 from groupqueue.core.messages import Envelope, Lease, Leased
@@ -67,6 +68,30 @@ def test_publish_takes_one_to_a_thousand_messages(count: int):
 def test_renew_takes_one_to_four_hundred_leases(count: int):
     with pytest.raises(InvalidArgument, match=str(count)):
         calls.renew("p", [LEASE] * count, visibility_ms=1)
+
+
+ENTRY = "1796007991297-0"
+
+
+@pytest.mark.parametrize(
+    ("most", "build"),
+    [
+        (100, lambda count: calls.purge("p", ["group"] * count)),
+        (100, lambda count: calls.redrive("p", [ENTRY] * count)),
+        (500, lambda count: calls.drop("p", [ENTRY] * count)),
+        (500, lambda count: calls.agenda("p", 0, count, len)),
+        (500, lambda count: calls.peek("p", "group", 0, count, len)),
+        (500, lambda count: calls.letters("p", "-", "+", count, newest_first=False, decode=len)),
+        (200, lambda count: calls.inspect("p", count, len)),
+        (200, lambda count: calls.held("p", "0", count, len)),
+    ],
+)
+def test_what_one_call_takes_or_lists_is_bounded(most: int, build: Any):
+    for count in (1, most):
+        build(count)
+    for count in (0, most + 1):
+        with pytest.raises(InvalidArgument, match=f"{count}.*1 to {most}"):
+            build(count)
 
 
 @pytest.mark.parametrize(("settled", "want"), [(0, -1), (0, 401), (401, 0)])
@@ -170,6 +195,19 @@ def test_errors_are_stored_bounded_and_valid():
         "r" * MAX_ERROR_CHARACTERS,
         "e" * MAX_ERROR_CHARACTERS,
     )
+
+
+LINE_BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("line_break", [*LINE_BREAKS, "\0", "\x1b", "\x7f"])
+def test_a_reason_is_one_line_whatever_breaks_it(line_break: str):
+    reason = f"no such order:{line_break}17{line_break}"
+
+    assert one_line(reason) == "no such order: 17"
+    assert Settlement.halt(LEASE, reason, reason)[2:] == ("no such order: 17", reason)
+    assert Settlement.dead(LEASE, reason, reason)[2:] == ("no such order: 17", reason)
+    assert calls.pause("p", "g", reason).arguments[1] == "no such order: 17"
 
 
 def test_sequences_are_cut_into_chunks_in_order():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from groupqueue.core.codec import Content, JSONCodec
+from groupqueue.core.codec import MOST_LEVELS, Content, JSONCodec
 from groupqueue.exceptions import CorruptMessage, InvalidMessage
 
 codec = JSONCodec()
@@ -82,6 +82,43 @@ def circular() -> list[Any]:
 def test_what_json_cannot_say_is_refused_naming_the_topic(payload: Any):
     with pytest.raises(InvalidMessage, match="orders\\.paid"):
         codec.encode("orders.paid", payload, None)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for level in range(levels):
+        value = {"deeper": value, "flat": [1]} if level % 2 and level > 1 else (value,)
+    return value
+
+
+def test_a_payload_may_be_nested_as_deep_as_every_reader_can_read():
+    wide = [[{"n": n}, [n]] for n in range(200)]
+
+    for part in (nested(MOST_LEVELS), [wide, nested(MOST_LEVELS - 1)]):
+        assert codec.decode(codec.encode("orders.paid", part, None)).topic == "orders.paid"
+        assert codec.decode(codec.encode("orders.paid", 1, {"h": nested(MOST_LEVELS - 1)}))
+
+
+@pytest.mark.parametrize(
+    ("payload", "headers", "where"),
+    [
+        (nested(MOST_LEVELS + 1), None, "payload"),
+        # A reader with a deeper stack than the writer's could not read it.
+        (nested(700), None, "payload"),
+        ([1, nested(MOST_LEVELS)], None, "payload\\[1\\]"),
+        ({"order": nested(MOST_LEVELS), "flat": 1}, None, "payload\\['order'\\]"),
+        (1, {"trace": nested(MOST_LEVELS)}, "headers\\['trace'\\]"),
+    ],
+)
+def test_what_is_nested_deeper_is_refused_naming_where_it_begins(
+    payload: Any, headers: Any, where: str
+):
+    with pytest.raises(InvalidMessage, match=f"orders.paid.*{where}"):
+        codec.encode("orders.paid", payload, headers)
+
+
+def test_brackets_in_texts_are_no_levels():
+    assert codec.decode(codec.encode("t", "[{" * 1000, None)).payload == "[{" * 1000
 
 
 @pytest.mark.parametrize(

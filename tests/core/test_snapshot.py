@@ -62,6 +62,14 @@ def test_a_group_that_became_due_within_this_millisecond_is_due():
     assert (view.state, view.wait_seconds) == ("due", 0)
 
 
+def test_a_group_that_arrived_in_front_has_waited_since_its_head_was_published():
+    unknown, known = decoded(waiting=[group(due=b"0", head=b""), group(due=b"0")]).waiting[::-1]
+
+    assert (known.state, known.wait_seconds) == ("due", pytest.approx(1.297))
+    assert known.due_at == moment(1796007990000)
+    assert (unknown.state, unknown.wait_seconds) == ("due", 0)
+
+
 def test_a_parked_group():
     row = group(due=b"1796008021297", deliveries=b"2", failures=b"2", error="böse".encode())
 
@@ -97,7 +105,8 @@ def test_a_group_edited_by_hand_is_shown_as_it_is():
 
     [view] = decoded(leased=[row]).leased
 
-    assert (view.head_id, view.head_published_at, view.due_at) == ("", None, None)
+    # The id is what an operator names the head by, whatever it is.
+    assert (view.head_id, view.head_published_at, view.due_at) == ("short", None, None)
     assert view.last_error == "\N{REPLACEMENT CHARACTER}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from groupqueue import publish
@@ -59,6 +61,17 @@ def test_release(bench: Bench) -> None:
     assert bench.queue.explain("group").state == "due"
     again = operate("release", "group", "--yes", "--json")
     assert (again.code, again.document["outcome"]) == (1, "not leased")
+
+
+def test_release_of_one_lease_and_no_later_one(bench: Bench) -> None:
+    bench.publish("group")
+    token = bench.claim().token
+
+    other = operate("release", "group", "--token", token - 1, "--yes", "--json")
+    assert (other.code, other.document["outcome"]) == (1, "not leased")
+    assert bench.queue.explain("group").state == "leased"
+    assert operate("release", "group", "--token", token, "--yes").code == 0
+    assert bench.queue.explain("group").state == "due"
 
 
 def test_purge(bench: Bench) -> None:
@@ -151,6 +164,34 @@ def test_cancel(bench: Bench) -> None:
     assert (said.code, said.document["id"]) == (0, identifier)
     again = operate("cancel", identifier, "--yes", "--json")
     assert (again.code, again.document["outcome"]) == (1, "not scheduled")
+
+
+def test_reschedule(bench: Bench) -> None:
+    identifier = publish("note", 1, group="group", delay=3600)
+
+    said = operate("reschedule", identifier, "--eta", "2100-01-31T09:30Z", "--json")
+
+    assert (said.code, said.document["id"]) == (0, identifier)
+    [scheduled] = bench.queue.scheduled().messages
+    assert scheduled.due_at == datetime.datetime(2100, 1, 31, 9, 30, tzinfo=datetime.UTC)
+    before = datetime.datetime.now(datetime.UTC)
+    assert operate("reschedule", identifier, "--delay", "2h").out.startswith("rescheduled")
+    [scheduled] = bench.queue.scheduled().messages
+    passed = scheduled.due_at - before
+    assert datetime.timedelta(hours=2) <= passed + datetime.timedelta(milliseconds=1)
+    assert passed < datetime.timedelta(hours=3)
+    unknown = operate("reschedule", "0" * 32, "--delay", 5, "--json")
+    assert (unknown.code, unknown.document["outcome"]) == (1, "not scheduled")
+
+
+@pytest.mark.parametrize(
+    "due", [[], ["--delay", "5", "--eta", "2100-01-01"], ["--eta", "2h"], ["--delay", "soon"]]
+)
+def test_rescheduling_takes_one_moment(bench: Bench, due: list[str]) -> None:
+    said = operate("reschedule", "0" * 32, *due)
+
+    assert said.code
+    assert "--delay" in said.trouble or "--eta" in said.trouble
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,26 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         arguments.moment(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90), ("0.5", 0.5), ("90s", 90), ("1.5h", 5400), ("7d", 604_800)]
+)
+def test_a_length_of_time_is_seconds_or_says_its_unit(text: str, expected: float) -> None:
+    assert arguments.length(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-5", "2w", "nan", "h", "soon"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="seconds"):
+        arguments.length(text)
+
+
+def test_a_moment_to_come_is_not_a_while_ago() -> None:
+    expected = datetime.datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
+    assert arguments.moment_to_come("2026-01-31T09:30Z") == expected
+    with pytest.raises(argparse.ArgumentTypeError):
+        arguments.moment_to_come("2h")
+
+
 @pytest.mark.parametrize("text", ["", "one", "1.5", "-1", "5", "nan"])
 def test_what_is_no_tier_is_refused_with_what_was_given(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="0 to 4"):

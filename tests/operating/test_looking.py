@@ -217,6 +217,22 @@ def test_held_groups_are_counted_beyond_what_is_listed_and_halted_ones_come_firs
     assert operate("groups", "--limit", 1, "--json").document["groups"][-1]["group"] == "halted"
 
 
+def test_every_held_group_can_be_listed_halted_ones_first(bench: Bench) -> None:
+    for number in range(300):
+        bench.queue.pause(f"paused-{number:03}")
+    bench.halt("halted")
+
+    said = operate("groups", "--state", "held", "--all", "--json")
+
+    listed = [view["group"] for view in said.document["groups"]]
+    assert listed == ["halted", *(f"paused-{number:03}" for number in range(300))]
+
+
+def test_only_held_groups_can_be_listed_as_a_whole(bench: Bench) -> None:
+    assert operate("groups", "--all").code == 2
+    assert operate("groups", "--state", "due", "--all").code == 2
+
+
 @pytest.mark.parametrize("group", ["due", "leased", "parked", "paused", "halted"])
 def test_explain_tells_state_and_reason(bench: Bench, group: str) -> None:
     fill(bench)

@@ -58,7 +58,48 @@ async def test_peeking(bench: Bench, ask: Ask) -> None:
     depth, messages = await ask("peek", "group", start=1, limit=2)
 
     assert (depth, [message.payload for message in messages]) == (5, [1, 2])
-    assert (await ask("peek", "group", start=-3, limit=0)).messages[0].payload == 0
+    last = await ask("peek", "group", start=4, limit=200)
+    assert [message.payload for message in last.messages] == [4]
+
+
+@pytest.mark.parametrize("method", ["snapshot", "held", "peek", "scheduled", "dead_letters"])
+@pytest.mark.parametrize("limit", [-5, 0, 10**9 + 1, "20", True])
+async def test_a_list_that_cannot_be_had_is_refused_and_not_cut(
+    bench: Bench, ask: Ask, method: str, limit: Any
+) -> None:
+    with pytest.raises(InvalidArgument, match="limit"):
+        await ask(method, *(["group"] if method == "peek" else []), limit=limit)
+
+
+@pytest.mark.parametrize("method", ["peek", "scheduled"])
+async def test_a_list_begins_at_a_place(bench: Bench, ask: Ask, method: str) -> None:
+    with pytest.raises(InvalidArgument, match="start"):
+        await ask(method, *(["group"] if method == "peek" else []), start=-1)
+
+
+async def test_every_held_group_can_be_had_page_by_page(bench: Bench, ask: Ask) -> None:
+    names = [f"group-{number}" for number in range(1000)]
+    for name in names:
+        bench.queue.pause(name, "why")
+    bench.publish(names[0])
+    found: dict[str, Any] = {}
+    page = await ask("held")
+    pages = 1
+    while page.cursor:
+        found |= {view.group: view for view in page.groups}
+        page = await ask("held", cursor=page.cursor)
+        pages += 1
+    found |= {view.group: view for view in page.groups}
+
+    assert sorted(found) == sorted(names)
+    assert (page.total, pages > 3) == (1000, True)
+    assert {(view.state, view.held_reason) for view in found.values()} == {("paused", "why")}
+    assert [view.depth for view in found.values() if view.depth] == [1]
+
+
+async def test_what_is_no_cursor_is_refused(bench: Bench, ask: Ask) -> None:
+    with pytest.raises(InvalidArgument, match="cursor"):
+        await ask("held", cursor="-1")
 
 
 async def test_dead_letters_there_and_back(bench: Bench, ask: Ask) -> None:
@@ -67,7 +108,6 @@ async def test_dead_letters_there_and_back(bench: Bench, ask: Ask) -> None:
 
     total, letters = await ask("dead_letters", limit=2)
     assert (total, [letter.group for letter in letters]) == (4, ["b", "a"])
-    assert (await ask("dead_letters", limit=0)).total == 4
     assert await ask("redrive", LetterFilter(entries=[letters[1].entry])) == 1
     assert await ask("redrive", LetterFilter(group="a"), to_tail=True) == 2
     assert bench.waiting("a") == [3, 1, 2]

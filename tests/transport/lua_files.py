@@ -103,6 +103,14 @@ def commands() -> set[str]:
     return sent | by_table | set(re.findall(r'SIZE_OF\[\w+\] or "(\w+)"', text))
 
 
+def counters() -> set[str]:
+    """Return every counter that a script keeps."""
+    text = "\n".join(map(read_code, paths()))
+    by_outcome = re.search(r"COUNTERS = \{(.*?)\}", text, re.DOTALL)
+    named = set(re.findall(r'tally\(shard, "(\w+)"', text))
+    return named | set(re.findall(r'= "(\w+)"', by_outcome[1] if by_outcome else ""))
+
+
 def own_keys(script: str) -> list[str]:
     """Return the shard's own keys that a script says it uses."""
     opened = re.search(r"open_shard\(KEYS\[1\], \{(.*?)\}\)", read(script), re.DOTALL)

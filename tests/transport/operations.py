@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from groupqueue.core import calls
 from groupqueue.core.calls import Preference, Settlement
 from groupqueue.core.messages import Lease
-from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.core.snapshot import held_groups, snapshot_decoder
 from groupqueue.core.views import explanation
 from tests.transport.envelopes import expiring, held, keyed, scheduled, send
 from tests.transport.shards import Shard, envelope
@@ -119,7 +119,13 @@ OPERATIONS: dict[str, Prepare] = {
     ),
     "publish with options": _simple(
         lambda shard: shard.transport.publish_envelopes(
-            [scheduled("group"), held("held"), keyed("key"), expiring("brief")]
+            [
+                scheduled("group"),
+                held("held"),
+                keyed("key"),
+                keyed("later", due="+60000"),
+                expiring("brief"),
+            ]
         )
     ),
     "cancel": _cancel,
@@ -148,5 +154,6 @@ OPERATIONS: dict[str, Prepare] = {
         lambda prefix: calls.heartbeat(prefix, "worker", {"pid": 1}, kept_ms=9000)
     ),
     "depart": _performing(lambda prefix: calls.depart(prefix, "worker")),
+    "held": _performing(lambda prefix: calls.held(prefix, "0", 20, held_groups)),
     "inspect": _performing(lambda prefix: calls.inspect(prefix, 20, snapshot_decoder(20))),
 }

@@ -132,12 +132,48 @@ async def test_a_scheduled_messages_key_counts_from_its_publishing(shard: Shard)
     assert shard.depth("group") == 1
 
 
-async def test_a_cancelled_messages_key_stays_remembered(shard: Shard):
+@pytest.mark.parametrize("hold", [False, True])
+async def test_a_cancelled_messages_key_is_free_again(shard: Shard, hold):
+    first = keyed("key", due=f"+{SOON_MS}")
+    first = first._replace(options=first.options._replace(hold=hold))
+    await send(shard, first)
+    assert await cancel(shard, first.id) == "ok"
+    assert left_behind(shard) == set()
+
+    assert await shard.transport.publish_envelopes([keyed("key", body=b"other")]) == {}
+    assert bodies(await handle_all(shard)) == [b"other"]
+
+
+async def test_cancelling_leaves_a_key_alone_that_is_anothers_by_now(shard: Shard):
+    first, second = keyed("key", due=f"+{SOON_MS}"), keyed("key", body=b"other")
+    await send(shard, first)
+    forget_key(shard, "key")
+    await send(shard, second)
+
+    assert await cancel(shard, first.id) == "ok"
+
+    assert await shard.transport.publish_envelopes([keyed("key", body=b"other")]) == {0: second.id}
+
+
+async def test_a_scheduled_message_that_has_joined_keeps_its_key_and_nothing_else(shard: Shard):
     first = keyed("key", due=f"+{SOON_MS}")
     await send(shard, first)
-    await cancel(shard, first.id)
+    let_come(shard, first.id)
+
+    assert len(await handle_all(shard)) == 1
 
     assert await shard.transport.publish_envelopes([keyed("key")]) == {0: first.id}
+    forget_key(shard, "key")
+    assert left_behind(shard) == set()
+
+
+async def test_a_wrong_type_where_keys_are_noted_stops_no_message_that_is_due(shard: Shard):
+    first = keyed("key", due=f"+{SOON_MS}")
+    await send(shard, first)
+    let_come(shard, first.id)
+    shard.redis.set(shard.named("scheduled:dedup"), "foreign")
+
+    assert len(await handle_all(shard)) == 1
 
 
 async def test_a_redriven_message_is_no_duplicate_of_itself(shard: Shard):

@@ -507,15 +507,27 @@ async def test_rescheduling_the_head_of_a_paused_group_keeps_the_pause(shard: Sh
 # Purging ---------------------------------------------------------------------------------------
 
 
-async def test_a_purged_groups_held_messages_hold_nothing_and_go_in_time(shard: Shard):
-    first, second = await send(shard, held("group"), held("group"))
+async def test_a_purge_takes_a_groups_held_messages_off_the_agenda(shard: Shard):
+    await send(shard, held("group"), held("group"), scheduled("group"))
+    [kept] = await send(shard, held("other"))
+
     assert (await purge(shard)).messages == 2
+
+    assert {one.group for one in (await agenda(shard)).messages} == {"group", "other"}
+    assert (await agenda(shard)).total == 2
+    assert shard.redis.hkeys(shard.named("scheduled:held")) == [kept.encode()]
+
+
+async def test_held_messages_that_a_purge_has_not_seen_hold_nothing_and_go_in_time(shard: Shard):
+    await send(shard, *(held("group") for _ in range(1500)))
+    assert (await purge(shard)).messages == 1500
+    left = [name.decode() for name in shard.redis.hkeys(shard.named("scheduled:held"))]
+    assert 0 < len(left) <= 500
     await shard.publish("group", b"new", b"newer")
 
     assert bodies(await handle_all(shard)) == [b"new", b"newer"]
 
-    assert (await agenda(shard)).total == 2
-    let_come(shard, second, first)
+    let_come(shard, *left)
     assert await handle_all(shard) == []
     assert left_behind(shard) == set()
 
@@ -527,9 +539,12 @@ async def test_a_purged_held_message_cannot_be_rescheduled(shard: Shard):
     assert await reschedule(shard, identifier, "+5") is False
 
 
-async def test_cancelling_a_purged_held_message_clears_its_entry_away(shard: Shard):
+async def test_cancelling_a_held_message_whose_list_is_gone_clears_its_entry_away(shard: Shard):
     [identifier] = await send(shard, held("group"))
+    kept = shard.redis.hgetall(shard.named("scheduled:held"))
     await purge(shard)
+    shard.redis.hset(shard.named("scheduled:held"), mapping=kept)
+    shard.redis.zadd(shard.named("scheduled"), {identifier: shard.now_ms() + 60_000})
 
     assert await cancel(shard, identifier) == "not scheduled"
 

@@ -262,6 +262,26 @@ async def test_a_pause_that_came_before_a_halt_outlasts_the_halts_end_by_a_skip(
     assert (await shard.transport.claim("worker", 30)).payload == b"2"
 
 
+@pytest.mark.parametrize("paused_before", [False, True])
+@pytest.mark.parametrize("end", ["skip", "purge"])
+async def test_a_reason_of_several_lines_is_none_but_the_halts_own(
+    shard: Shard, paused_before, end: str
+):
+    await shard.publish("group", b"1", b"2")
+    lease = await shard.transport.claim("worker", 30)
+    if paused_before:
+        await pause(shard, why="by\nalice")
+    await shard.transport.settle(Settlement.halt(lease, "no such\norder\r\n17", "boom"))
+
+    if end == "skip":
+        await skip(shard, lease.id)
+    else:
+        await shard.transport.perform(calls.purge(shard.prefix, ["group"]))
+
+    noted = shard.redis.hget(shard.named("paused"), "group")
+    assert (noted and noted.split(b" ", 2)[2]) == (b"by alice" if paused_before else None)
+
+
 async def test_skipping_the_head_of_a_paused_group_keeps_the_pause(shard: Shard):
     first, _ = await shard.publish("group", b"1", b"2")
     await pause(shard)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.snapshot import GroupView, Snapshot, snapshot_decoder
-from tests.transport.shards import Shard
+from groupqueue.core.views import explanation
+from tests.transport.shards import Shard, envelope
 
 
 async def snapshot(shard: Shard, limit: int = 20) -> Snapshot:
@@ -35,6 +38,49 @@ async def test_an_empty_shard_is_shown_with_all_its_tiers(shard: Shard):
     assert tier_counts(taken) == {}
     assert (taken.waiting, taken.leased, taken.parked, taken.held, taken.workers) == ((),) * 5
     assert taken.leases_counted_fully
+
+
+async def test_groups_that_arrived_in_front_have_waited_since_then_and_no_longer(
+    sync_shard: Shard,
+):
+    shard = sync_shard
+    for number in range(3):
+        call = calls.publish(
+            shard.prefix,
+            [envelope(f"front-{number}", tier=1), envelope(f"front-{number}", tier=1)],
+            publisher="p",
+            sequence=number + 1,
+            arrival="front",
+        )
+        await shard.transport.perform(call)
+    # The one that has waited longest is not the first by its name.
+    head = shard.redis.lindex(shard.keys.fifo("front-2"), 0)
+    hour_ago = b"%d" % (shard.now_ms() - 3_600_000)
+    shard.redis.lset(shard.keys.fifo("front-2"), 0, head[:32] + hour_ago + head[45:])
+
+    taken = await snapshot(shard, limit=1)
+
+    assert taken.tiers[3].longest_wait_seconds == pytest.approx(3600, abs=60)
+    assert taken.waiting[0].wait_seconds < 60
+    found = await shard.transport.perform(calls.explain(shard.prefix, "front-2", explanation))
+    assert found.group.wait_seconds == pytest.approx(3600, abs=60)
+
+
+async def test_a_tier_with_groups_in_front_is_as_late_as_its_longest_waiting_one(
+    sync_shard: Shard,
+):
+    shard = sync_shard
+    await shard.publish("waiting")
+    shard.redis.zadd(shard.keys.ready(0), {"waiting": shard.now_ms() - 7_200_000})
+    call = calls.publish(
+        shard.prefix, [envelope("front")], publisher="p", sequence=1, arrival="front"
+    )
+    await shard.transport.perform(call)
+
+    taken = await snapshot(shard)
+
+    assert taken.tiers[4].longest_wait_seconds == pytest.approx(7200, abs=60)
+    assert [view.group for view in taken.waiting] == ["waiting", "front"]
 
 
 async def test_each_group_is_counted_in_the_one_state_that_it_is_in(shard: Shard):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
@@ -16,6 +18,7 @@ from redis.retry import Retry
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.core.identifiers import new_id
 from groupqueue.exceptions import OutcomeUnknown, ServerUnavailable, StaleLease
 from groupqueue.transport.redis import (
     REPEAT_PAUSES_SECONDS,
@@ -23,6 +26,7 @@ from groupqueue.transport.redis import (
     RedisTransport,
 )
 from tests.servers import Server
+from tests.transport.envelopes import scheduled, send
 from tests.transport.proxy import Proxy
 from tests.transport.shards import InThreads, Shard, envelope
 
@@ -314,16 +318,90 @@ async def test_a_recovery_whose_reply_was_lost_ends_all_the_same(
     assert (await proxied_shard.transport.claim("other", 30)).deliveries == 1
 
 
-async def test_a_skip_whose_reply_was_lost_sets_one_message_aside(
+# What an operator asks for -------------------------------------------------------------------
+
+
+async def _to_pause(shard: Shard) -> calls.Call[Any]:
+    await shard.publish("group")
+    return calls.pause(shard.prefix, "group", "why")
+
+
+async def _to_resume(shard: Shard) -> calls.Call[Any]:
+    await shard.publish("group")
+    await shard.transport.perform(calls.pause(shard.prefix, "group", "why"))
+    return calls.resume(shard.prefix, "group")
+
+
+async def _to_skip(shard: Shard) -> calls.Call[Any]:
+    first, _ = await shard.publish("group", b"1", b"2")
+    return calls.skip(shard.prefix, "group", first)
+
+
+async def _to_release(shard: Shard) -> calls.Call[Any]:
+    await shard.publish("group")
+    await shard.transport.claim("worker", 30)
+    return calls.release(shard.prefix, "group")
+
+
+async def _to_cancel(shard: Shard) -> calls.Call[Any]:
+    [identifier] = await send(shard, scheduled("group"))
+    return calls.cancel(shard.prefix, identifier)
+
+
+each_operation = pytest.mark.parametrize(
+    "prepare", [_to_pause, _to_resume, _to_skip, _to_release, _to_cancel]
+)
+
+
+@each_operation
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_an_operators_call_whose_reply_was_lost_says_what_it_did(
+    proxied_shard: Shard, proxy: Proxy, prepare: Any, lost: int
+):
+    call = await prepare(proxied_shard)
+    proxy.lose_reply(times=lost)
+
+    assert await proxied_shard.transport.perform(call) in (True, "ok")
+
+    # Another call is another operation: there is nothing left to do.
+    assert await proxied_shard.transport.perform(
+        replace(call, arguments=[*call.arguments[:-1], new_id()])
+    ) in (False, "moved", "not scheduled")
+
+
+@each_operation
+async def test_an_operators_call_that_arrives_late_as_well_has_no_second_effect(
+    proxied_shard: Shard, proxy: Proxy, prepare: Any
+):
+    call = await prepare(proxied_shard)
+    proxy.hold_request()
+    assert await proxied_shard.transport.perform(call) in (True, "ok")
+    before = proxied_shard.dump()
+
+    assert b"repeated" in proxy.deliver_held()
+
+    assert proxied_shard.dump() == before
+
+
+async def test_a_repeated_release_does_not_end_the_lease_that_was_given_in_between(
     proxied_shard: Shard, proxy: Proxy
 ):
-    first, _ = await proxied_shard.publish("group", b"1", b"2")
-    proxy.lose_reply()
+    await proxied_shard.publish("group")
+    await proxied_shard.transport.claim("hanging", 30)
+    proxy.hold_request()
+    assert await proxied_shard.transport.perform(calls.release(proxied_shard.prefix, "group"))
+    lease = await proxied_shard.transport.claim("worker", 30)
 
-    await proxied_shard.transport.perform(calls.skip(proxied_shard.prefix, "group", first))
+    proxy.deliver_held()
 
-    assert proxied_shard.depth("group") == 1
-    assert proxied_shard.redis.xlen(proxied_shard.named("dead")) == 1
+    assert await proxied_shard.transport.ack(lease) == 0
+
+
+async def test_an_operators_name_of_an_operation_is_soon_forgotten(proxied_shard: Shard):
+    await proxied_shard.transport.perform(calls.pause(proxied_shard.prefix, "group", "why"))
+
+    [name] = [name for name in proxied_shard.names() if name.startswith("publisher:")]
+    assert 0 < proxied_shard.redis.pttl(proxied_shard.named(name)) <= 600_000
 
 
 async def test_a_wait_whose_reply_was_lost_is_an_error_and_the_next_one_works(

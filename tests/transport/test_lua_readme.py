@@ -40,6 +40,12 @@ def row_of(name: str) -> str:
     raise AssertionError(f"{name} is not in the table")
 
 
+def test_the_table_of_keys_names_every_counter():
+    [row] = [row for row in lua_files.table("Keys") if row[0] == "`stats`"]
+
+    assert set(re.findall(r"\w+", row[2].partition(":")[2])) == lua_files.counters()
+
+
 async def test_a_server_holds_each_key_of_the_table_in_its_type_and_no_other(sync_shard: Shard):
     shard = sync_shard
     found: dict[str, str] = {}

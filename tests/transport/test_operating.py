@@ -187,6 +187,21 @@ async def test_a_released_group_is_due_and_the_delivery_did_not_count(shard: Sha
     assert again.token > first.token
 
 
+async def test_a_release_that_names_a_token_ends_no_other_lease(shard: Shard):
+    await shard.publish("group")
+    first = await shard.transport.claim("worker", 30)
+    await release(shard)
+    second = await shard.transport.claim("other", 30)
+
+    async def end(token: int) -> bool:
+        return await shard.transport.perform(calls.release(shard.prefix, "group", token))
+
+    assert await end(first.token) is False
+    assert (await explain(shard)).group.token == second.token
+    assert await end(second.token) is True
+    assert (await explain(shard)).state == "due"
+
+
 async def test_a_release_keeps_the_failures_before_it(shard: Shard):
     await shard.publish("group")
     await shard.transport.nack(await shard.transport.claim("worker", 30), error="boom")

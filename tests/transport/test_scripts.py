@@ -77,7 +77,11 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
             },
         ],
     ),
-    "cancel": (calls.cancel("prefix", "an id"), {"id": "an id"}, []),
+    "cancel": (
+        calls.cancel("prefix", "an id", operation="once"),
+        {"id": "an id", "operation": "once"},
+        [],
+    ),
     "reschedule": (
         calls.reschedule("prefix", "an id", "+60000"),
         {"id": "an id", "due": "+60000"},
@@ -156,11 +160,27 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         {"worker": "worker-1", "after_token": 7000, "upto_turn": 12, "cursor": "42"},
         [],
     ),
-    "pause": (calls.pause("prefix", "group-1", "x"), {"group": "group-1", "why": "x"}, []),
-    "resume": (calls.resume("prefix", "group-1"), {"group": "group-1"}, []),
-    "skip": (calls.skip("prefix", "group-1", "an id"), {"group": "group-1", "id": "an id"}, []),
+    "pause": (
+        calls.pause("prefix", "group-1", "x", operation="once"),
+        {"group": "group-1", "why": "x", "operation": "once"},
+        [],
+    ),
+    "resume": (
+        calls.resume("prefix", "group-1", operation="once"),
+        {"group": "group-1", "operation": "once"},
+        [],
+    ),
+    "skip": (
+        calls.skip("prefix", "group-1", "an id", operation="once"),
+        {"group": "group-1", "id": "an id", "operation": "once"},
+        [],
+    ),
     "set_tier": (calls.set_tier("prefix", "group-1", 3), {"group": "group-1", "tier": 3}, []),
-    "release": (calls.release("prefix", "group-1"), {"group": "group-1"}, []),
+    "release": (
+        calls.release("prefix", "group-1", 7001, operation="once"),
+        {"group": "group-1", "token": 7001, "operation": "once"},
+        [],
+    ),
     "purge": (
         calls.purge("prefix", ["group-1", "group-2"]),
         {"count": 2},
@@ -198,6 +218,7 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         [{"name": "pid", "value": 7}, {"name": "host", "value": "here"}],
     ),
     "depart": (calls.depart("prefix", "worker-1"), {"worker": "worker-1"}, []),
+    "held": (calls.held("prefix", "42", 20, len), {"cursor": "42", "limit": 20}, []),
     "inspect": (calls.inspect("prefix", 20, snapshot_decoder(20)), {"limit": 20}, []),
 }
 
@@ -248,6 +269,7 @@ def test_only_what_brings_messages_in_is_refused_when_memory_is_out():
     assert {name for name, declared in flags.items() if declared == "no-writes"} == {
         "agenda",
         "explain",
+        "held",
         "inspect",
         "letters",
         "peek",
@@ -276,7 +298,7 @@ def test_only_bounded_commands_are_sent(path: str):
         assert path in {"cancel", "peek", "includes/lease_more"}
         assert not re.search(r'"LRANGE".*, -1', text)
     if "HSCAN" in sent:
-        assert path in {"inspect", "recover"}
+        assert path in {"held", "inspect", "purge", "recover"}
     if "HGETALL" in sent:
         assert path in {"inspect", "explain"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
-from groupqueue.core.snapshot import snapshot_decoder
+from groupqueue.core.snapshot import held_groups, snapshot_decoder
 from groupqueue.core.views import explanation
 from groupqueue.exceptions import WrongKeyType
 from groupqueue.transport import scripts
@@ -51,7 +51,7 @@ async def _publish_with(shard: Shard) -> Operation:
 
 async def _cancel(shard: Shard) -> Operation:
     [identifier] = await send(shard, held("second"))
-    return lambda: shard.transport.perform(calls.cancel(shard.prefix, identifier))
+    return lambda: shard.transport.perform(calls.cancel(shard.prefix, identifier, operation="p"))
 
 
 async def _reschedule(shard: Shard) -> Operation:
@@ -102,18 +102,20 @@ async def _recover(shard: Shard) -> Operation:
 
 async def _pause(shard: Shard) -> Operation:
     await shard.publish("second")
-    return lambda: shard.transport.perform(calls.pause(shard.prefix, "second", "why"))
+    return lambda: shard.transport.perform(
+        calls.pause(shard.prefix, "second", "why", operation="p")
+    )
 
 
 async def _resume(shard: Shard) -> Operation:
     await shard.publish("second")
     await shard.transport.perform(calls.pause(shard.prefix, "second", "why"))
-    return lambda: shard.transport.perform(calls.resume(shard.prefix, "second"))
+    return lambda: shard.transport.perform(calls.resume(shard.prefix, "second", operation="p"))
 
 
 async def _skip(shard: Shard) -> Operation:
     head, _ = await shard.publish("second", b"1", b"2")
-    return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head))
+    return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head, operation="p"))
 
 
 async def _set_tier(shard: Shard) -> Operation:
@@ -123,7 +125,7 @@ async def _set_tier(shard: Shard) -> Operation:
 
 async def _release(shard: Shard) -> Operation:
     await _two_leases(shard)
-    return lambda: shard.transport.perform(calls.release(shard.prefix, "second"))
+    return lambda: shard.transport.perform(calls.release(shard.prefix, "second", operation="p"))
 
 
 async def _purge(shard: Shard) -> Operation:
@@ -179,6 +181,12 @@ async def _depart(shard: Shard) -> Operation:
     return lambda: shard.transport.perform(calls.depart(shard.prefix, "w"))
 
 
+async def _held(shard: Shard) -> Operation:
+    await shard.publish("second")
+    await shard.transport.perform(calls.pause(shard.prefix, "second", "why"))
+    return lambda: shard.transport.perform(calls.held(shard.prefix, "0", 20, held_groups))
+
+
 async def _inspect(shard: Shard) -> Operation:
     await _two_leases(shard)
     await (await _heartbeat(shard))()
@@ -190,7 +198,7 @@ CASES = {
     "publish with options": Case(
         "publish_with", _publish_with, ("q:second", "publisher:p", "dedup:key")
     ),
-    "cancel": Case("cancel", _cancel, ("q:second",)),
+    "cancel": Case("cancel", _cancel, ("q:second", "publisher:p")),
     "reschedule": Case("reschedule", _reschedule, ("q:second",)),
     "agenda": Case("agenda", _agenda),
     "claim": Case("claim", _claim),
@@ -200,11 +208,11 @@ CASES = {
     "nack": Case("nack", _nack, ("q:second", "lock:second")),
     "renew": Case("renew", _renew),
     "recover": Case("recover", _recover),
-    "pause": Case("pause", _pause),
-    "resume": Case("resume", _resume),
-    "skip": Case("skip", _skip, ("q:second",)),
+    "pause": Case("pause", _pause, ("publisher:p",)),
+    "resume": Case("resume", _resume, ("publisher:p",)),
+    "skip": Case("skip", _skip, ("q:second", "publisher:p")),
     "set_tier": Case("set_tier", _set_tier, ("q:second",)),
-    "release": Case("release", _release, ("q:second", "lock:second")),
+    "release": Case("release", _release, ("q:second", "lock:second", "publisher:p")),
     "purge": Case("purge", _purge, ("q:second",)),
     "explain": Case("explain", _explain, ("q:second", "lock:second")),
     "peek": Case("peek", _peek, ("q:second",)),
@@ -214,6 +222,7 @@ CASES = {
     "drop": Case("drop", _drop),
     "heartbeat": Case("heartbeat", _heartbeat, ("worker:w",)),
     "depart": Case("depart", _depart, ("workers",)),
+    "held": Case("held", _held, ("q:second", "lock:second")),
     "inspect": Case("inspect", _inspect, ("q:second", "lock:second", "worker:w")),
 }
 

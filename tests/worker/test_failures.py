@@ -260,7 +260,8 @@ def late(delivery):
 """
 
 
-def test_bytes_that_are_no_message_are_set_aside_and_the_group_goes_on(stage: Stage) -> None:
+def test_bytes_that_are_no_message_can_be_set_aside_and_the_group_goes_on(stage: Stage) -> None:
+    stage.configure(ON_EXHAUSTED="dead_letter")
     stage.publish("note", n=0)
     stage.client.rpush(stage.keys.fifo("g"), b"not one of ours")
     stage.client.rpush(stage.keys.fifo("g"), b"0" * 58 + b"\xff\xfe")
@@ -277,6 +278,24 @@ def test_bytes_that_are_no_message_are_set_aside_and_the_group_goes_on(stage: St
     stage.publish("note", "other")
     [other] = stage.wait_for_ended(group="other")
     assert other.pid == ended[0].pid
+
+
+def test_bytes_that_are_no_message_halt_their_group_as_every_exhausted_message(
+    stage: Stage,
+) -> None:
+    stage.client.rpush(stage.keys.fifo("g"), b"not one of ours")
+    stage.publish("note", n=1)
+    stage.work()
+
+    [halted] = stage.traces.wait_for("group_halted")
+
+    assert (halted.group, halted.reason) == ("g", "corrupt")
+    assert stage.traces.all("ended") == []
+    assert stage.dead_letters() == []
+    # It can be seen and skipped, however short it is.
+    [held] = get_queue(stage.queue).snapshot().held
+    assert get_queue(stage.queue).skip("g", held.head_id) == "ok"
+    assert [trace.n for trace in stage.wait_for_ended()] == [1]
 
 
 def test_a_codec_that_breaks_exhausts_the_message_and_not_the_worker(stage: Stage) -> None:

@@ -73,6 +73,7 @@ def test_a_dead_letter_is_told_of_with_reason_and_error(stage: Stage) -> None:
 
 
 def test_bytes_that_are_no_message_are_told_of_without_a_delivery(stage: Stage) -> None:
+    stage.configure(ON_EXHAUSTED="dead_letter")
     stage.publish("gate")
     stage.client.rpush(stage.keys.fifo("g"), b"f" * 58 + b"?")
     stage.open_gate()

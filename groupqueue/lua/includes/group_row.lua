@@ -1,12 +1,16 @@
 -- group_row: what people are told of one group:
 --   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
 --    holder, deliveries, failures, error, why held}
+-- Tier and due moment are looked up when they are not given; no moment is "".
 --@include read
+--@include tier_of
 local function group_row(shard, group, tier, due)
   local prefix = shard.prefix
   local function field(name)
     return redis.call("HGET", prefix .. ":" .. name, group) or ""
   end
+  tier = tier or tier_of(shard, group)
+  due = due or redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""
   local token = read("GET", prefix .. ":lock:" .. group) or ""
   local head = read("LINDEX", prefix .. ":q:" .. group, 0) or ""
   local is_leased = token ~= ""
