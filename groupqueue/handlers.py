@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.utils.module_loading import autodiscover_modules
@@ -23,6 +23,7 @@ from groupqueue.exceptions import ConfigurationError, HandlerError, InvalidMessa
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 Backoff = tuple[float, float] | Mapping[str, float]
+ErrorPolicy = OnExhausted | Literal["retry"] | Mapping[str, Any]
 
 
 class PublishOptions(TypedDict, total=False):
@@ -71,6 +72,7 @@ class Handler(Generic[R_co]):
         queue: str,
         batch: int | None,
         policy_changes: Mapping[str, Any],
+        error_policies: Mapping[type[BaseException], Mapping[str, Any]],
         timeout_seconds: float | None,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -84,6 +86,7 @@ class Handler(Generic[R_co]):
         self.timeout_seconds = timeout_seconds
         """How long a call may take; None for the queue's HANDLER_TIMEOUT."""
         self._policy_changes = dict(policy_changes)
+        self._error_policies = dict(error_policies)
         if self.is_async:
             markcoroutinefunction(self)
 
@@ -110,6 +113,17 @@ class Handler(Generic[R_co]):
         """Return a queue's retry policy with what this handler declares differently."""
         return replace(policy, **self._policy_changes) if self._policy_changes else policy
 
+    def policy_after(self, error: BaseException, policy: RetryPolicy) -> RetryPolicy:
+        """Return the policy for a message whose handler raised this error.
+
+        The nearest of the error's classes that `on_error` names decides.
+        """
+        policy = self.policy_for(policy)
+        for kind in type(error).__mro__ if self._error_policies else ():
+            if kind in self._error_policies:
+                return replace(policy, **self._error_policies[kind])
+        return policy
+
     def timeout_for(self, config: conf.QueueConfig) -> float | None:
         """Return the seconds that a call may take for a message of this queue."""
         return config.handler_timeout if self.timeout_seconds is None else self.timeout_seconds
@@ -134,7 +148,9 @@ class PolicyOptions(TypedDict, total=False):
     max_attempts: int | None
     max_crashes: int | None
     backoff: Backoff | None
+    max_block: float | datetime.timedelta | None
     on_exhausted: OnExhausted | None
+    on_error: Mapping[type[BaseException], ErrorPolicy] | None
     timeout: float | None
 
 
@@ -158,7 +174,9 @@ def handler(
     max_attempts: int | None = None,
     max_crashes: int | None = None,
     backoff: Backoff | None = None,
+    max_block: float | datetime.timedelta | None = None,
     on_exhausted: OnExhausted | None = None,
+    on_error: Mapping[type[BaseException], ErrorPolicy] | None = None,
     timeout: float | None = None,
 ) -> Callable[[Callable[[Any], R]], Handler[R]]:
     """Declare a function, sync or async, to be the handler of a topic.
@@ -166,7 +184,11 @@ def handler(
     It takes one Delivery; what it returns is ignored, and what it raises counts as a
     failed attempt. It handles the topic's messages from whatever queue; `queue` is
     where its own `publish` sends. The other options stand in for the queue's
-    MAX_ATTEMPTS, MAX_CRASHES, BACKOFF, ON_EXHAUSTED and HANDLER_TIMEOUT.
+    MAX_ATTEMPTS, MAX_CRASHES, BACKOFF, MAX_BLOCK, ON_EXHAUSTED and HANDLER_TIMEOUT.
+
+    `on_error` says otherwise for classes of errors: "retry" as declared, one of the words of
+    `on_exhausted` to give up at once, or a mapping of `max_attempts`, `backoff`, `max_block`
+    and `on_exhausted`: `on_error={ValueError: "dead_letter", OSError: {"max_attempts": 20}}`.
 
     With `batch`, 1 to 1,000, it takes a list of up to so many deliveries, which follow one
     another in one group. Returning finishes all of them; see Delivery.acknowledge for
@@ -190,14 +212,11 @@ def handler(
         "max_attempts": max_attempts,
         "max_crashes": max_crashes,
         "backoff": backoff,
+        "max_block": max_block,
         "on_exhausted": on_exhausted,
     }
-    changes = {
-        name: _checked_option(topic, name, name.upper(), value)
-        for name, value in given.items()
-        if value is not None
-    }
-    changes |= changes.pop("backoff", {})
+    changes = _policy_changes(topic, "", given)
+    error_policies = _error_policies(topic, on_error or {})
     timeout_seconds = _checked_option(topic, "timeout", "HANDLER_TIMEOUT", timeout)
 
     def register(function: Callable[[Any], R]) -> Handler[R]:
@@ -210,6 +229,7 @@ def handler(
             queue=queue,
             batch=batch,
             policy_changes=changes,
+            error_policies=error_policies,
             timeout_seconds=timeout_seconds,
         )
         _register(declared)
@@ -267,6 +287,47 @@ def _known_publisher() -> Publisher:
             "a handler can publish once Django is set up with 'groupqueue' in INSTALLED_APPS"
         )
     return _publisher
+
+
+def _policy_changes(topic: str, place: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a RetryPolicy that options change; None leaves one as it is."""
+    changes = {
+        name: _checked_option(topic, f"{place}{name}", name.upper(), value)
+        for name, value in given.items()
+        if value is not None
+    }
+    changes |= changes.pop("backoff", {})
+    if "max_block" in changes:
+        changes["max_block_seconds"] = changes.pop("max_block")
+    return changes
+
+
+def _error_policies(
+    topic: str, on_error: Mapping[type[BaseException], ErrorPolicy]
+) -> dict[type[BaseException], dict[str, Any]]:
+    if not isinstance(on_error, Mapping):
+        raise HandlerError(f"@handler({topic!r}, on_error=…) must be a mapping, not {on_error!r}")
+    policies: dict[type[BaseException], dict[str, Any]] = {}
+    for kind, policy in on_error.items():
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise HandlerError(f"@handler({topic!r}, on_error=…): {kind!r} is no class of errors")
+        place = f"on_error[{kind.__name__}]"
+        if policy == "retry":
+            policies[kind] = {}
+        elif isinstance(policy, str):
+            given_up = _checked_option(topic, place, "ON_EXHAUSTED", policy)
+            policies[kind] = {"max_attempts": 1, "on_exhausted": given_up}
+        elif isinstance(policy, Mapping) and policy.keys() <= _ERROR_OPTIONS:
+            policies[kind] = _policy_changes(topic, f"{place} ", policy)
+        else:
+            raise HandlerError(
+                f"@handler({topic!r}, {place}) must be 'retry', one of on_exhausted's words, or a"
+                f" mapping of {', '.join(sorted(_ERROR_OPTIONS))}, not {policy!r}"
+            )
+    return policies
+
+
+_ERROR_OPTIONS = frozenset({"max_attempts", "backoff", "max_block", "on_exhausted"})
 
 
 def _checked_option(topic: str, name: str, key: str, value: object) -> Any:

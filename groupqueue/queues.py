@@ -13,6 +13,7 @@ from groupqueue.core.keys import shard_prefix
 from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
 from groupqueue.core.messages import checked_group, checked_tier
 from groupqueue.core.options import due_text
+from groupqueue.core.rates import parse_rate
 from groupqueue.core.snapshot import HeldGroups, Snapshot, held_groups, snapshot_decoder
 from groupqueue.core.views import (
     EVERY_LETTER,
@@ -105,6 +106,38 @@ class Queue:
     async def aresume(self, group: str) -> bool:
         """See `resume`."""
         return await self._aperform(self._resume_call(group))
+
+    def stop(self, why: str = "") -> bool:
+        """Pause all of the queue; False when it is stopped already.
+
+        What is running may finish, and publishing goes on. Groups keep their own state.
+        """
+        return self._perform(calls.stop(self.prefix, why))
+
+    async def astop(self, why: str = "") -> bool:
+        """See `stop`."""
+        return await self._aperform(calls.stop(self.prefix, why))
+
+    def start(self) -> bool:
+        """Let a stopped queue go on; False when it was not stopped."""
+        return self._perform(calls.start(self.prefix))
+
+    async def astart(self) -> bool:
+        """See `start`."""
+        return await self._aperform(calls.start(self.prefix))
+
+    def set_rate(self, rate: str | None, group: str | None = None) -> str:
+        """Say how often messages of a group, or of all the queue, may be delivered.
+
+        "10/m" and its like, see `parse_rate`; "none" for any number whatever the setting RATE
+        says; None for what the setting says. It holds from the next claim on. Returns the
+        former rate, empty when none had been given here.
+        """
+        return self._perform(self._rate_call(rate, group))
+
+    async def aset_rate(self, rate: str | None, group: str | None = None) -> str:
+        """See `set_rate`."""
+        return await self._aperform(self._rate_call(rate, group))
 
     def skip(self, group: str, message_id: str) -> str:
         """Set the head of a group aside as a dead letter, if it is that message.
@@ -290,6 +323,12 @@ class Queue:
 
     def _resume_call(self, group: str) -> calls.Call[bool]:
         return calls.resume(self.prefix, checked_group(group))
+
+    def _rate_call(self, rate: str | None, group: str | None) -> calls.Call[str]:
+        argument = ""
+        if rate is not None:
+            argument = "none" if rate == "none" else parse_rate(rate).argument
+        return calls.rate(self.prefix, "" if group is None else checked_group(group), argument)
 
     def _skip_call(self, group: str, message_id: str) -> calls.Call[str]:
         return calls.skip(self.prefix, checked_group(group), message_id)

@@ -23,7 +23,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from groupqueue.core.calls import Expired
+from groupqueue.core.calls import Gone
 
 log = logging.getLogger("groupqueue")
 
@@ -79,10 +79,25 @@ def send(signal: Signal, sender: object, **arguments: Any) -> None:
         _log_error(None, error)
 
 
-def send_expired(queue: str, expired: Iterable[Expired]) -> None:
+def send_expired(queue: str, expired: Iterable[Gone]) -> None:
     """Tell of the messages that a turn has dropped."""
     for message in expired:
         send(message_expired, None, message_id=message.id, group=message.group, queue=queue)
+
+
+def send_buried(queue: str, buried: Iterable[Gone]) -> None:
+    """Tell of the messages that a turn has set aside with the head of their group."""
+    for message in buried:
+        send(
+            message_dead,
+            None,
+            delivery=None,
+            message_id=message.id,
+            group=message.group,
+            queue=queue,
+            reason="group",
+            error="",
+        )
 
 
 async def asend(signal: Signal, sender: object, **arguments: Any) -> None:

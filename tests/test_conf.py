@@ -12,6 +12,7 @@ from django.core.signals import setting_changed
 from groupqueue import conf
 from groupqueue.conf import get_config
 from groupqueue.core.codec import Content, JSONCodec
+from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.retries import RetryPolicy
 from groupqueue.exceptions import ConfigurationError, UnknownQueue
 
@@ -76,6 +77,9 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
         MAX_CRASHES=1,
         BACKOFF=(2, 60.5),
         ON_EXHAUSTED="dead_letter",
+        MAX_BLOCK=3600,
+        RATE={"queue": "100/s", "group": "10/m:4"},
+        DEAD_RETENTION={"age": datetime.timedelta(days=30), "count": 10_000},
         ARRIVAL="front",
         MAX_GROUP_DEPTH=1000,
         DEDUP_WINDOW=60,
@@ -92,8 +96,11 @@ def test_every_key_arrives_in_its_field(settings: Settings) -> None:
         max_crashes=1,
         backoff_base_seconds=2.0,
         backoff_cap_seconds=60.5,
+        max_block_seconds=3600.0,
         on_exhausted="dead_letter",
     )
+    assert config.rates == Rates(queue=Rate(10_000), group=Rate(6_000_000, 4))
+    assert config.dead_retention == conf.Retention(30 * 24 * 3600.0, 10_000)
     assert config.arrival == "front"
     assert config.max_payload_bytes == 100
     assert isinstance(config.codec, OwnCodec)
@@ -114,6 +121,9 @@ def test_the_test_of_every_key_knows_every_key() -> None:
         "MAX_CRASHES",
         "BACKOFF",
         "ON_EXHAUSTED",
+        "MAX_BLOCK",
+        "RATE",
+        "DEAD_RETENTION",
         "ARRIVAL",
         "MAX_GROUP_DEPTH",
         "DEDUP_WINDOW",
@@ -164,8 +174,8 @@ SECONDS = "must be a positive number of seconds, not"
         ("MAX_ATTEMPTS", None, "must be an integer of at least 1, not None"),
         ("MAX_CRASHES", 2.0, "must be an integer of at least 1, not 2.0"),
         ("MAX_CRASHES", True, "must be an integer of at least 1, not True"),
-        ("ON_EXHAUSTED", "drop", "must be 'halt' or 'dead_letter', not 'drop'"),
-        ("ON_EXHAUSTED", ["halt"], "must be 'halt' or 'dead_letter', not ['halt']"),
+        ("ON_EXHAUSTED", "drop", "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'"),
+        ("ON_EXHAUSTED", ["halt"], "must be 'halt' or 'dead_letter' or 'dead_letter_group', not ['halt']"),
         ("ARRIVAL", "back", "must be 'fair' or 'front', not 'back'"),
         ("MAX_GROUP_DEPTH", 0, "must be an integer of at least 1, not 0"),
         ("DEDUP_WINDOW", 0, f"{SECONDS} 0"),

@@ -20,7 +20,7 @@ from groupqueue.core.messages import (
     Leased,
     split_element,
 )
-from groupqueue.core.rates import NO_RATES, Rates
+from groupqueue.core.rates import NO_RATES, Rates, rate_text
 from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
 
 T = TypeVar("T")
@@ -391,7 +391,7 @@ def start(prefix: str, *, operation: str = "") -> Call[bool]:
 def rate(prefix: str, group: str, argument: str) -> Call[str]:
     """Say how often messages of a group may be delivered, "" for the queue; see the script."""
     arguments = (_sent(group), argument)
-    return Call("rate", prefix, arguments, lambda reply: reply[0].decode(), repeatable=True)
+    return Call("rate", prefix, arguments, lambda reply: rate_text(reply[0]), repeatable=True)
 
 
 def trim(prefix: str, *, max_age_ms: int | None, max_count: int | None) -> Call[int]:
@@ -606,8 +606,8 @@ def _leased(element: bytes) -> Leased:
 
 def _decode_turned(reply: Reply) -> Turned:
     words, rows, wait_ms = reply[:3]
-    expired = _gone(reply[3]) if len(reply) > 3 else ()
-    buried = _gone(reply[4]) if len(reply) > 4 else ()
+    expired = _gone(reply[3]) if len(reply) > 3 else []
+    buried = _gone(reply[4]) if len(reply) > 4 else []
     settled = [
         Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
     ]

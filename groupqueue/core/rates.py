@@ -24,6 +24,16 @@ class Rate(NamedTuple):
         """What scripts are told."""
         return f"{self.interval_us} {self.burst}"
 
+    @property
+    def text(self) -> str:
+        """What people write, such as "10/m" or "1/5m:4"."""
+        burst = f":{self.burst}" if self.burst > 1 else ""
+        for unit, seconds in _SECONDS.items():
+            count = round(seconds * 1_000_000 / self.interval_us)
+            if count and round(seconds * 1_000_000 / count) == self.interval_us:
+                return f"{count}/{unit}{burst}"
+        return f"1/{round(self.interval_us / 1_000_000)}s{burst}"
+
 
 class Rates(NamedTuple):
     """How often messages of a queue may be delivered, as its settings say."""
@@ -52,3 +62,12 @@ def parse_rate(text: str) -> Rate:
     if not (count and periods and burst):
         raise InvalidArgument(f"{text!r} is no rate: each of its numbers is 1 or more")
     return Rate(max(1, round(periods * _SECONDS[found["unit"]] * 1_000_000 / count)), burst)
+
+
+def rate_text(argument: bytes) -> str:
+    """Return a rate that scripts were told as people write it; "none" and nothing stay so."""
+    told = argument.decode(errors="replace")
+    interval, _, burst = told.partition(" ")
+    if interval.isdigit() and burst.isdigit():
+        return Rate(int(interval), int(burst)).text
+    return told

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from groupqueue.core.messages import moment, split_element
+from groupqueue.core.rates import rate_text
 
-GroupState = Literal["due", "leased", "parked", "paused", "halted"]
+GroupState = Literal["due", "leased", "parked", "scheduled", "rate-limited", "paused", "halted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class GroupView:
     held_since: datetime.datetime | None
     held_reason: str
     """Why it is paused or halted."""
+    rate: str
+    """The rate that an operator gave it, as `core.rates` writes it; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,11 @@ class Snapshot:
     """Groups that are halted; among the first 2,000 that are held."""
     dead_letters: int
     """Messages set aside that are still kept."""
+    stopped_since: datetime.datetime | None
+    """Since when all of the queue is paused; None while it is not."""
+    stopped_reason: str
+    rate: str
+    """The rate that an operator gave the whole queue; empty for none."""
 
 
 class HeldGroups(NamedTuple):
@@ -105,7 +113,9 @@ def snapshot_decoder(limit: int) -> Any:
     """Return the decoder of an `inspect` reply that keeps `limit` groups per list."""
 
     def decode(reply: list[Any]) -> Snapshot:
-        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen, halted, dead = reply
+        now_ms, tiers, waiting, leased, parked, held, workers, counters, seen = reply[:9]
+        halted, dead, stopped, rate = reply[9:]
+        stopped_since, stopped_reason = stop_of(stopped)
         due = [group_view(row, now_ms) for row in waiting]
         later = [group_view(row, now_ms) for row in parked]
         return Snapshot(
@@ -123,6 +133,9 @@ def snapshot_decoder(limit: int) -> Any:
             leases_counted_fully=seen < MOST_LEASES_SEEN,
             halted=halted,
             dead_letters=dead,
+            stopped_since=stopped_since,
+            stopped_reason=stopped_reason,
+            rate=rate_text(rate),
         )
 
     return decode
@@ -154,7 +167,10 @@ def _tier(row: list[int]) -> TierView:
 
 def group_view(row: list[Any], now_ms: int) -> GroupView:
     """Return a group row of the scripts as named values."""
-    group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row
+    group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row[
+        :12
+    ]
+    rate, arrival_us, is_head_held = row[12:]
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
     kind, held_ms, reason = _held(text(why)) if why else ("paused", 0, "")
@@ -169,6 +185,10 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         state = "halted" if kind == "halted" else "paused"
     elif int(due_ms) <= now_ms:  # scores carry µs, the clock here does not
         state = "due"
+    elif is_head_held:
+        state = "scheduled"
+    elif arrival_us and int(arrival_us) > now_ms * 1000 and int(failures or 0) == 0:
+        state = "rate-limited"
     return GroupView(
         group=text(group),
         tier=int(tier),
@@ -186,7 +206,14 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         last_error=text(error),
         held_since=moment(held_ms) if held_ms else None,
         held_reason=reason,
+        rate=rate_text(rate),
     )
+
+
+def stop_of(stopped: bytes) -> tuple[datetime.datetime | None, str]:
+    """Return since when and why a queue is stopped, given "<ms> <why>" or nothing."""
+    since, _, reason = text(stopped).partition(" ")
+    return (moment(int(since)), reason) if since.isdigit() else (None, "")
 
 
 def _held(why: str) -> tuple[str, int, str]:

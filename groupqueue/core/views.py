@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from groupqueue.core.codec import Codec, Content
 from groupqueue.core.messages import moment, split_element
-from groupqueue.core.snapshot import GroupState, GroupView, group_view, text
+from groupqueue.core.snapshot import GroupState, GroupView, group_view, stop_of, text
 from groupqueue.exceptions import CorruptMessage, InvalidArgument
 
 
@@ -151,6 +151,9 @@ class Explanation:
     leased_since: datetime.datetime | None
     holder: Mapping[str, str]
     """What the holder says of itself: host, pid, name…; empty when nobody holds it."""
+    stopped_since: datetime.datetime | None
+    """Since when all of the queue is paused; None while it is not."""
+    stopped_reason: str
 
 
 def peeked_decoder(codec: Codec) -> Callable[[Any], Peeked]:
@@ -174,12 +177,17 @@ def agenda_decoder(codec: Codec) -> Callable[[Any], Agenda]:
 
 def explanation(reply: Any) -> Explanation:
     """Decode an `explain` reply."""
-    now_ms, row, (ahead, above), pairs = reply
+    now_ms, row, (ahead, above), pairs, stopped = reply
     view = group_view(row, now_ms)
+    stopped_since, stopped_reason = stop_of(stopped)
+    reason = _reason(view)
+    if stopped_since is not None:
+        why = f": {stopped_reason}" if stopped_reason else ""
+        reason = f"{reason}; all of the queue is stopped{why}"
     return Explanation(
         group=view,
         state="empty" if view.depth == 0 and view.held_since is None else view.state,
-        reason=_reason(view),
+        reason=reason,
         groups_ahead=ahead,
         groups_above=above,
         # A token is the server's clock in µs when the lease was given, or a little later.
@@ -187,6 +195,8 @@ def explanation(reply: Any) -> Explanation:
         holder={
             text(name): text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         },
+        stopped_since=stopped_since,
+        stopped_reason=stopped_reason,
     )
 
 
@@ -250,17 +260,15 @@ def _reason(view: GroupView) -> str:
     if view.depth == 0:
         held = "; it is paused: what is published to it will wait" if view.held_since else ""
         return f"the group has no messages{held}"
-    match view.state:
-        case "leased":
-            held = "; then it is paused" if view.held_since else ""
-            return f"{view.holder or 'somebody'} handles its head{held}"
-        case "halted":
-            return f"its head was given up ({view.held_reason}): resume the group or skip the head"
-        case "paused":
-            return "an operator paused it" + (f": {view.held_reason}" if view.held_reason else "")
-        case "parked":
-            times = "1 failure" if view.failures == 1 else f"{view.failures} failures"
-            failed = f" after {times}" if view.failures else ""
-            return f"it waits until its head is due{failed}"
-        case "due":
-            return "it waits for a worker"
+    times = "1 failure" if view.failures == 1 else f"{view.failures} failures"
+    given_up = f"its head was given up ({view.held_reason}): resume the group or skip the head"
+    return {
+        "leased": f"{view.holder or 'somebody'} handles its head"
+        f"{'; then it is paused' if view.held_since else ''}",
+        "halted": given_up,
+        "paused": "an operator paused it" + (f": {view.held_reason}" if view.held_reason else ""),
+        "parked": f"it waits until its head is due{f' after {times}' if view.failures else ''}",
+        "scheduled": "its head was published to hold it until it is due",
+        "rate-limited": "its rate does not let it go yet" + (f": {view.rate}" if view.rate else ""),
+        "due": "it waits for a worker",
+    }[view.state]

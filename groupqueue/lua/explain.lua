@@ -3,12 +3,14 @@
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] group   string
 -- Reply {now_ms, group row as in includes/group_row.lua, {due groups ahead by waiting,
---   due groups in higher tiers}, {holder's field, value, …}}
+--   due groups in higher tiers}, {holder's field, value, …}, ms and reason of a stop of the
+--   whole queue or ""}
 -- Keeps: nothing is written.
 --@include open_shard
 --@include read
 --@include group_row
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
+--@include has_flag
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 local row = group_row(shard, group)
@@ -24,4 +26,5 @@ if row[6] == "" and tonumber(due) and tonumber(due) <= shard.now then
   end
 end
 return { shard.now_ms, row, { ahead, above },
-  row[8] ~= "" and read("HGETALL", prefix .. ":worker:" .. row[8]) or {} }
+  row[8] ~= "" and read("HGETALL", prefix .. ":worker:" .. row[8]) or {},
+  has_flag(shard, "stopped") and redis.call("HGET", prefix .. ":meta", "stopped") or "" }

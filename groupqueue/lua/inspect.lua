@@ -3,7 +3,7 @@
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] limit   integer  groups shown per list, 1..200
 -- Reply {now_ms, {tier…}, {waiting…}, {leased…}, {parked…}, {held…}, {worker…}, {counter, value, …}, holders_seen,
---   halted groups, dead letters}
+--   halted groups, dead letters, ms and reason of a stop or "", the queue's own rate or ""}
 --   tier    {tier, groups, due, leased, held and not leased, messages, longest wait ms}
 --   group   see includes/group_row.lua
 --   worker  {id, last heartbeat ms, {field, value, …}}
@@ -12,9 +12,10 @@
 --@include open_shard
 --@include read
 --@include group_row
+--@include has_flag
 local MOST_SEEN, MOST_IN_FRONT = 2000, 100
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "workers", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "backlog", "stats", "workers", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, limit = shard.prefix, tonumber(ARGV[1])
 local now = string.format("%.3f", shard.now)
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
@@ -92,7 +93,8 @@ repeat
   cursor = page[1]
   for index = 1, #page[2], 2 do
     local is_halted = string.sub(page[2][index + 1], 1, 6) == "halted"
-    table.insert(is_halted and halted or paused, page[2][index])
+    local group = page[2][index]
+    if group ~= "" then table.insert(is_halted and halted or paused, group) end -- "": see set_flag
   end
 until cursor == "0" or #halted + #paused >= MOST_SEEN
 for index = 1, math.min(limit, #halted + #paused) do
@@ -106,4 +108,6 @@ for index = 1, #registered, 2 do
     read("HGETALL", prefix .. ":worker:" .. registered[index]) })
 end
 return { shard.now_ms, tiers, waiting, leased_rows, parked, held, workers,
-  redis.call("HGETALL", prefix .. ":stats"), seen, #halted, shard.size.dead }
+  redis.call("HGETALL", prefix .. ":stats"), seen, #halted, shard.size.dead,
+  has_flag(shard, "stopped") and redis.call("HGET", prefix .. ":meta", "stopped") or "",
+  has_flag(shard, "rates") and redis.call("HGET", prefix .. ":rates", "") or "" }

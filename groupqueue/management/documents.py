@@ -48,6 +48,8 @@ def explanation_document(found: Explanation) -> dict[str, Any]:
         "groups_above": found.groups_above,
         "leased_since": _plain(found.leased_since),
         "holder_fields": dict(found.holder),
+        "stopped_since": _plain(found.stopped_since),
+        "stopped_reason": found.stopped_reason,
     }
 
 

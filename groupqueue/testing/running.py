@@ -220,9 +220,15 @@ class _Run:
     def _claim(self) -> Lease | None:
         preference = self._shares.preference(1)
         turned = self._transport.turn(
-            WORKER_ID, [], 1, visibility=LEASE_SECONDS, preference=preference
+            WORKER_ID,
+            [],
+            1,
+            visibility=LEASE_SECONDS,
+            preference=preference,
+            rates=self._config.rates,
         )
         signals.send_expired(self._config.name, turned.expired)
+        signals.send_buried(self._config.name, turned.buried)
         self._shares.charge(preference, len(turned.leases))
         return turned.leases[0] if turned.leases else None
 

@@ -311,6 +311,8 @@ def exhausted(
     """Return what the policy has in store for a message that is not tried again."""
     if policy.on_exhausted == "dead_letter":
         return Settlement.dead(lease, reason, error_text, done=done)
+    if policy.on_exhausted == "dead_letter_group":
+        return Settlement.dead_group(lease, reason, error_text, done=done)
     return Settlement.halt(lease, reason, error_text, done=done)
 
 
@@ -381,19 +383,22 @@ def _failed(held: Held, error: BaseException) -> dict[str, Any] | None:
         held.settlement = Settlement.release(held.lease, error.delay_seconds, done=held.done)
         return None
     now = time.monotonic()
-    policy = handler.policy_for(held.queue.policy)
+    policy = handler.policy_after(error, held.queue.policy)
     failures = delivery.attempt
+    block_left = policy.block_left_seconds(_blocked_seconds(held, delivery.lease, now))
     text = _text_of(error)
     retry_seconds: float | None = None
     if isinstance(error, Reject):
         held.settlement = exhausted(held.lease, policy, error.reason, text, done=held.done)
     elif policy.exhausts(failures):
         held.settlement = exhausted(held.lease, policy, "max_attempts", text, done=held.done)
+    elif block_left <= 0:
+        held.settlement = exhausted(held.lease, policy, "max_block", text, done=held.done)
     else:
         asked = error.delay_seconds if isinstance(error, Retry) else None
         # Jitter spreads retries out; it is no secret.
         backoff = policy.backoff_seconds(failures, random.random())  # noqa: S311
-        retry_seconds = backoff if asked is None else asked
+        retry_seconds = min(backoff if asked is None else asked, block_left)
         held.settlement = Settlement.retry(held.lease, retry_seconds, text, done=held.done)
     return {
         "delivery": delivery,
@@ -401,6 +406,15 @@ def _failed(held: Held, error: BaseException) -> dict[str, Any] | None:
         "duration_seconds": now - (held.started_at or now),
         "retry_seconds": retry_seconds,
     }
+
+
+def _blocked_seconds(held: Held, lease: Lease, now: float) -> float:
+    """Return for how long a message's failing has held its group."""
+    if not lease.failing_since_ms:
+        return 0.0
+    # A token is the server's clock in µs when the lease was given, or a little later.
+    until_claimed = lease.token / 1_000_000 - lease.failing_since_ms / 1000
+    return max(0.0, until_claimed) + now - (held.started_at or now)
 
 
 def _text_of(error: BaseException) -> str:

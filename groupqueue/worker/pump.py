@@ -18,6 +18,7 @@ from groupqueue.worker.sources import HintListener, Recovery, Source
 
 log = logging.getLogger("groupqueue.worker")
 
+FAILURES = ("retry", "dead", "dead_group", "halt")
 
 # A second suspect is left to another process, or to this one a little later.
 SUSPECT_PAUSE_SECONDS = 0.5
@@ -191,7 +192,7 @@ class Pump:
                     event.lease, 1.0, "handling broke off", done=event.done
                 )
             self.processed += event.settlement.done
-            self.failed += event.settlement.outcome in ("retry", "dead", "halt")
+            self.failed += event.settlement.outcome in FAILURES
             if self._claims_left is not None:
                 # What was not begun is handed back, and is not one of --max-messages.
                 begun = event.settlement.done + (event.settlement.outcome != "ack")

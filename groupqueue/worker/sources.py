@@ -91,6 +91,7 @@ class Source:
                 preference=preference,
                 batch=lease_size,
                 number=self._turn_number,
+                rates=self.config.rates,
             )
         except GroupQueueError as error:
             if isinstance(error, ServerUnavailable):
@@ -108,14 +109,8 @@ class Source:
             # Until now its lease was renewed: an outage must not cost a finished message.
             self._keeper.let_go(held)
             note_settled(held, settled)
-        for expired in turned.expired:
-            signals.send(
-                signals.message_expired,
-                None,
-                message_id=expired.id,
-                group=expired.group,
-                queue=self.config.name,
-            )
+        signals.send_expired(self.config.name, turned.expired)
+        signals.send_buried(self.config.name, turned.buried)
         self._shares.charge(preference, len(turned.leases))
         self._plan(turned, want)
         lasts_until = asked_at + self._visibility_seconds
@@ -167,7 +162,7 @@ def note_settled(held: Held, settled: Settled) -> None:
     if settlement is None:
         return
     if settled.word == "ok":
-        if settlement.outcome in ("dead", "halt"):
+        if settlement.outcome in ("dead", "dead_group", "halt"):
             _tell_exhausted(held)
         return
     fields = {"group": held.lease.group, "message_id": held.lease.id, "word": settled.word}
@@ -188,7 +183,7 @@ def _tell_exhausted(held: Held) -> None:
     settlement = held.settlement
     if settlement is None:
         return
-    signal = signals.message_dead if settlement.outcome == "dead" else signals.group_halted
+    signal = signals.group_halted if settlement.outcome == "halt" else signals.message_dead
     signals.send(
         signal,
         held.handler,

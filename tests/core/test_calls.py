@@ -25,7 +25,10 @@ from groupqueue.core.calls import (
 from groupqueue.core.messages import Envelope, Lease, Leased
 from groupqueue.exceptions import InvalidArgument, StaleLease
 
-LEASE = Lease("group-1", 7001, "0" * 32, b"secret", 3, 2, 1, 1796007991297, 0)
+LEASE = Lease(
+    *("group-1", 7001, "0" * 32, b"secret", 3, 2, 1, 1796007991297, 0),
+    failing_since_ms=1796007991000,
+)
 ELEMENT = b"0" * 32 + b"1796007991297" + b"0" * 13 + b"secret"
 
 
@@ -205,8 +208,8 @@ def test_a_reason_is_one_line_whatever_breaks_it(line_break: str):
     reason = f"no such order:{line_break}17{line_break}"
 
     assert one_line(reason) == "no such order: 17"
-    assert Settlement.halt(LEASE, reason, reason)[2:] == ("no such order: 17", reason)
-    assert Settlement.dead(LEASE, reason, reason)[2:] == ("no such order: 17", reason)
+    assert Settlement.halt(LEASE, reason, reason)[2:4] == ("no such order: 17", reason)
+    assert Settlement.dead(LEASE, reason, reason)[2:4] == ("no such order: 17", reason)
     assert calls.pause("p", "g", reason).arguments[1] == "no such order: 17"
 
 
@@ -229,7 +232,11 @@ def test_a_turns_reply_becomes_settlements_and_leases():
     call = calls.turn("p", "w", [], 1, visibility_ms=1)
 
     turned = call.decode(
-        [[b"ok", 4, b"stale", 0], [[b"group-1", b"7001", 2, 1, b"3", ELEMENT]], 250]
+        [
+            [b"ok", 4, b"stale", 0],
+            [[b"group-1", b"7001", 2, b"1 1796007991000", b"3", ELEMENT]],
+            250,
+        ]
     )
 
     assert turned.settled == [Settled("ok", 4), Settled("stale", 0)]
@@ -240,7 +247,7 @@ def test_a_turns_reply_becomes_settlements_and_leases():
 def test_a_claim_is_a_lease_or_nothing():
     call = calls.claim("p", "w", visibility_ms=1)
 
-    assert call.decode([[[b"group-1", b"7001", 2, 1, b"3", ELEMENT]], 0]) == LEASE
+    assert call.decode([[[b"group-1", b"7001", 2, b"1 1796007991000", b"3", ELEMENT]], 0]) == LEASE
     assert call.decode([[], -1]) is None
 
 

@@ -27,6 +27,9 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
         "failures": b"",
         "error": b"",
         "why": b"",
+        "rate": b"",
+        "arrival_us": b"",
+        "is_head_held": 0,
     } | other
     return [name.encode(), *row.values()]
 
@@ -34,7 +37,8 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
 def decoded(limit: int = 20, **lists: Any) -> Snapshot:
     names = ("tiers", "waiting", "leased", "parked", "held", "workers", "counters")
     numbers = (lists.get(name, 0) for name in ("seen", "halted", "dead"))
-    reply = [NOW, *(lists.get(name, []) for name in names), *numbers]
+    texts = (lists.get(name, b"") for name in ("stopped", "rate"))
+    reply = [NOW, *(lists.get(name, []) for name in names), *numbers, *texts]
     return snapshot_decoder(limit)(reply)
 
 

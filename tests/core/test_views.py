@@ -15,7 +15,7 @@ HEAD = b"0" * 32 + b"1796007990000" + b"0" * 13
 CODEC = JSONCodec()
 
 
-def explained(**other: Any) -> Any:
+def explained(*, stopped: bytes = b"", **other: Any) -> Any:
     """Return what is made of an `explain` reply about a group that is due, but for this."""
     row = {
         "group": b"g",
@@ -30,8 +30,11 @@ def explained(**other: Any) -> Any:
         "failures": b"",
         "error": b"",
         "why": b"",
+        "rate": b"",
+        "arrival_us": b"",
+        "is_head_held": 0,
     } | other
-    return explanation([NOW, list(row.values()), [4, 5], []])
+    return explanation([NOW, list(row.values()), [4, 5], [], stopped])
 
 
 EMPTY: dict[str, Any] = {"due": b"", "depth": 0, "head": b""}

@@ -38,6 +38,7 @@ GROUP_NAMES = {
     "last_error",
     "held_since",
     "held_reason",
+    "rate",
 }
 MESSAGE_NAMES = {"id", "topic", "published_at", "size_bytes"}
 LETTER_NAMES = {
@@ -247,6 +248,8 @@ def test_explain_tells_state_and_reason(bench: Bench, group: str) -> None:
         "groups_above",
         "leased_since",
         "holder_fields",
+        "stopped_since",
+        "stopped_reason",
     }
     assert (said.code, document["group"], document["state"]) == (0, group, group)
     assert document["reason"]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from groupqueue.core import calls
 from groupqueue.core.calls import Preference, Settlement
 from groupqueue.core.messages import Lease
+from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.snapshot import held_groups, snapshot_decoder
 from groupqueue.core.views import explanation
 from tests.transport.envelopes import expiring, held, keyed, scheduled, send
@@ -53,6 +54,23 @@ async def _turn_with_a_batch(shard: Shard) -> Operation:
     urgent = Preference(min_tier=4)
     return lambda shard: shard.transport.turn(
         "worker", [], 50, visibility=30, preference=urgent, batch=2
+    )
+
+
+async def _turn_that_sets_a_group_aside(shard: Shard) -> Operation:
+    await shard.publish("doomed", b"1", b"2", b"3", priority=4)
+    urgent = Preference(min_tier=4)
+    turned = await shard.transport.turn("worker", [], 50, visibility=30, preference=urgent)
+    [lease] = [lease for lease in turned.leases if lease.group == "doomed"]
+    ends = [Settlement.dead_group(lease, "why")]
+    return lambda shard: shard.transport.turn("worker", ends, 0, visibility=30)
+
+
+async def _turn_under_a_rate(shard: Shard) -> Operation:
+    await shard.publish("rated", priority=4)
+    rates = Rates(group=Rate(60_000_000))
+    return lambda shard: shard.transport.turn(
+        "worker", [], 1, visibility=30, preference=Preference(min_tier=4), rates=rates
     )
 
 
@@ -138,7 +156,13 @@ OPERATIONS: dict[str, Prepare] = {
     "renew": _renew,
     "turn": _turn,
     "turn with a batch": _turn_with_a_batch,
+    "turn that sets a group aside": _turn_that_sets_a_group_aside,
+    "turn under a rate": _turn_under_a_rate,
     "recover": _recover,
+    "rate": _performing(lambda prefix: calls.rate(prefix, "group", "6000000 1")),
+    "stop": _performing(lambda prefix: calls.stop(prefix, "why")),
+    "start": _performing(calls.start),
+    "trim": _performing(lambda prefix: calls.trim(prefix, max_age_ms=1, max_count=None)),
     "pause": _performing(lambda prefix: calls.pause(prefix, "group", "why")),
     "resume": _performing(lambda prefix: calls.resume(prefix, "group")),
     "skip": _performing(lambda prefix: calls.skip(prefix, "group", "0" * 32)),

@@ -15,7 +15,7 @@ CLAIMERS = 20
 
 async def test_an_empty_queue_has_nothing_to_claim(shard: Shard):
     assert await shard.transport.claim("worker", 30) is None
-    assert await shard.transport.turn("worker", [], 400, visibility=30) == ([], [], -1, [])
+    assert await shard.transport.turn("worker", [], 400, visibility=30) == ([], [], -1, [], [])
     assert shard.names() == set()
 
 

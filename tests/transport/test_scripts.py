@@ -13,6 +13,7 @@ import redis
 from groupqueue.core import calls
 from groupqueue.core.calls import Call, Preference, Settlement
 from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease, Leased
+from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.snapshot import snapshot_decoder
 from groupqueue.transport import scripts
 from tests.servers import Server
@@ -101,6 +102,7 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
             preference=Preference(min_tier=1, preferred=9, threshold=3),
             batch=12,
             number=5,
+            rates=Rates(queue=Rate(1000), group=Rate(6_000_000, 4)),
         ),
         {
             "worker": "worker-1",
@@ -111,6 +113,8 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
             "min_tier": 1,
             "preferred": 9,
             "threshold": 3,
+            "queue_rate": "1000 1",
+            "group_rate": "6000000 4",
             "settlements": 2,
         },
         [
@@ -158,6 +162,22 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
     "recover": (
         calls.recover("prefix", "worker-1", after_token=7000, upto_turn=12, cursor="42"),
         {"worker": "worker-1", "after_token": 7000, "upto_turn": 12, "cursor": "42"},
+        [],
+    ),
+    "stop": (
+        calls.stop("prefix", "x", operation="me"),
+        {"why": "x", "operation": "me"},
+        [],
+    ),
+    "start": (calls.start("prefix", operation="me"), {"operation": "me"}, []),
+    "rate": (
+        calls.rate("prefix", "group-1", "6000000 4"),
+        {"group": "group-1", "rate": "6000000 4"},
+        [],
+    ),
+    "trim": (
+        calls.trim("prefix", max_age_ms=None, max_count=7),
+        {"max_age_ms": "", "max_count": 7},
         [],
     ),
     "pause": (

@@ -113,6 +113,31 @@ async def _resume(shard: Shard) -> Operation:
     return lambda: shard.transport.perform(calls.resume(shard.prefix, "second", operation="p"))
 
 
+async def _stop(shard: Shard) -> Operation:
+    return lambda: shard.transport.perform(calls.stop(shard.prefix, "why", operation="p"))
+
+
+async def _start(shard: Shard) -> Operation:
+    await shard.transport.perform(calls.stop(shard.prefix, "why"))
+    return lambda: shard.transport.perform(calls.start(shard.prefix, operation="p"))
+
+
+async def _rate(shard: Shard) -> Operation:
+    return lambda: shard.transport.perform(calls.rate(shard.prefix, "second", "6000000 1"))
+
+
+async def _trim(shard: Shard) -> Operation:
+    await _two_letters(shard)
+    call = calls.trim(shard.prefix, max_age_ms=None, max_count=1)
+    return lambda: shard.transport.perform(call)
+
+
+async def _turn_that_sets_a_group_aside(shard: Shard) -> Operation:
+    _, second = await _two_leases(shard)
+    ends = [Settlement.dead_group(second, "why")]
+    return lambda: shard.transport.turn("worker", ends, 0, visibility=30)
+
+
 async def _skip(shard: Shard) -> Operation:
     head, _ = await shard.publish("second", b"1", b"2")
     return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head, operation="p"))
@@ -204,6 +229,13 @@ CASES = {
     "claim": Case("claim", _claim),
     "claims of a turn": Case("turn", _turn_that_claims),
     "settlements of a turn": Case("turn", _turn_that_settles),
+    "a turn that sets a group aside": Case(
+        "turn", _turn_that_sets_a_group_aside, ("doomed", "dead")
+    ),
+    "stop": Case("stop", _stop, ("publisher:p",)),
+    "start": Case("start", _start, ("publisher:p",)),
+    "rate": Case("rate", _rate),
+    "trim": Case("trim", _trim),
     "ack": Case("ack", _ack, ("q:second", "lock:second")),
     "nack": Case("nack", _nack, ("q:second", "lock:second")),
     "renew": Case("renew", _renew),

@@ -1,9 +1,13 @@
 -- group_row: what people are told of one group:
 --   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
---    holder, deliveries, failures, error, why held}
+--    holder, deliveries, failures, error, why held, rate of its own, µs when that rate or the
+--    queue's lets it go again or "", whether its head was published to hold it}
 -- Tier and due moment are looked up when they are not given; no moment is "".
 --@include read
+--@include read_if_fit
 --@include tier_of
+--@include failures_of
+--@include has_flag
 local function group_row(shard, group, tier, due)
   local prefix = shard.prefix
   local function field(name)
@@ -16,6 +20,8 @@ local function group_row(shard, group, tier, due)
   local is_leased = token ~= ""
   return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
     token, is_leased and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
-    is_leased and field("holders") or "", field("attempts"), field("failures"),
-    field("errors"), field("paused") }
+    is_leased and field("holders") or "", field("attempts"), failures_of(shard, group),
+    field("errors"), field("paused"), has_flag(shard, "rates") and field("rates") or "",
+    read_if_fit("GET", prefix .. ":tat:" .. group) or "",
+    shard.size.held > 0 and redis.call("HEXISTS", prefix .. ":scheduled:held", string.sub(head, 1, 32)) or 0 }
 end

@@ -22,6 +22,7 @@
 --@include forget_heads
 --@include end_leases
 --@include dead_letter
+--@include finish_first
 local outcomes = {}
 
 -- Each outcome returns the messages that left the group and when it is due again.
@@ -78,27 +79,11 @@ end
 local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead",
   dead_group = "dead", halt = "halted" }
 
--- A lease of several messages: finish those before the one that the outcome is about,
--- which becomes the head and was delivered once. Returns how many left the group.
-local function finish_first(shard, s)
-  local note, gone = shard.prefix .. ":batch:" .. s.group, tonumber(s.done)
-  -- Alone after a crash: with each that ends well, one less of those that were together.
-  local left = s.together == "-1" and (tonumber(read_if_fit("GET", note) or "0") or 0) or 0
-  if s.outcome == "ack" then left = left - 1 end
-  if left > 0 and s.outcome ~= "dead" and s.outcome ~= "dead_group" then
-    redis.call("SET", note, digits(left), "KEEPTTL")
-  else
-    redis.call("DEL", note)
-  end
-  if s.outcome == "ack" or gone == 0 then return 0 end
-  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
-  forget_heads(shard, { s.group })
-  redis.call("HSET", shard.prefix .. ":attempts", s.group, "1")
-  return gone
-end
-
 local function checked(shard, settlements, is_strict)
-  local reads = is_strict and read or read_if_fit
+  local function reads(command, key, ...)
+    if is_strict then return read(command, key, ...) end
+    return read_if_fit(command, key, ...)
+  end
   local words, accepted, groups, seen = {}, {}, {}, {}
   for number, s in ipairs(settlements) do
     local head = false
