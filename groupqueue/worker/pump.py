@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -39,6 +40,8 @@ class Pump:
         options: WorkerOptions,
         *,
         on_stopping: Callable[[str], None],
+        on_claimed: Callable[[int], None],
+        on_loop_ended: Callable[[], None],
     ) -> None:
         self._sources = list(sources)
         self._keeper = keeper
@@ -50,12 +53,15 @@ class Pump:
             self._ends_at = time.monotonic() + options.max_seconds
         self._inbox: SimpleQueue[Held | Source | Stop] = SimpleQueue()
         self._pool: Pool = (
-            InlinePool(self._inbox.put)
+            InlinePool(self._inbox.put, on_loop_ended)
             if self._concurrency == 1
-            else ThreadPool(self._concurrency, self._inbox.put)
+            else ThreadPool(self._concurrency, self._inbox.put, on_loop_ended)
         )
         self._listeners = {id(source): HintListener(source, self._inbox.put) for source in sources}
         self._on_stopping = on_stopping
+        self._on_claimed = on_claimed
+        """Told how many claims are left, if they are counted."""
+        self._turning = threading.Lock()
         self._has_told = False
         self._running = 0
         self._suspect: Held | None = None
@@ -73,6 +79,13 @@ class Pump:
         """
         self.stop_reason = self.stop_reason or reason
         self._inbox.put(Stop.NOW)
+
+    def close(self, seconds: float) -> None:
+        """Let no turn begin any more; wait so long, at most, for one in flight.
+
+        For a thread that ends the process: the pump stands still from now on.
+        """
+        self._turning.acquire(timeout=seconds)
 
     def run(self) -> None:
         """Pump until stopped and drained."""
@@ -103,7 +116,9 @@ class Pump:
             if source.paused_until > now or not (want or source.finished or source.is_hinted):
                 continue
             # Something to settle takes a turn anyway: claim with it what may have come.
-            for held in source.turn(self._want()):
+            with self._turning:
+                claimed = source.turn(self._want())
+            for held in claimed:
                 self._begin(held)
             turned = True
         return turned
@@ -118,6 +133,7 @@ class Pump:
         self._running += 1
         if self._claims_left is not None:
             self._claims_left -= 1
+            self._on_claimed(self._claims_left)
         self._keeper.hold(held)
         if time.monotonic() >= held.lasts_until:
             # The reply came after the lease's end: somebody else may have the group by now.

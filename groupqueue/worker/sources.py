@@ -17,6 +17,7 @@ from groupqueue.transport.redis import RedisTransport
 from groupqueue.worker.executor import Held
 from groupqueue.worker.leases import LeaseKeeper, mark_lost
 from groupqueue.worker.options import ClaimShares
+from groupqueue.worker.outages import Outage
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -58,6 +59,7 @@ class Source:
         self._last_token = 0
         self._must_recover = False
         self._errors_in_a_row = 0
+        self._outage = Outage(config.name)
 
     def turn(self, want: int) -> list[Held]:
         """Settle what is finished and claim up to `want` groups.
@@ -82,6 +84,7 @@ class Source:
             self._note_error(error, batch)
             return []
         self._errors_in_a_row = 0
+        self._outage.answered()
         self.is_hinted = False
         del self.finished[: len(batch)]
         for held, settled in zip(batch, turned.settled, strict=True):
@@ -127,15 +130,7 @@ class Source:
         )
         pause_seconds = ceiling * (0.5 + random.random() / 2)  # noqa: S311 - jitter
         self.paused_until = time.monotonic() + pause_seconds
-        log.warning(
-            "the queue cannot be reached; trying again: %s",
-            error,
-            extra={
-                "action": "queue_unreachable",
-                "queue": self.config.name,
-                "pause_seconds": round(pause_seconds, 2),
-            },
-        )
+        self._outage.failed(error)
 
     def _plan(self, turned: Turned, want: int) -> None:
         if turned.leases:
