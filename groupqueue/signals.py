@@ -12,7 +12,10 @@ sender of the `worker_…` signals is the class that runs the worker.
 
 Receivers are called with `send_robust`: what one raises is logged under
 "groupqueue" and disturbs neither the message nor the other receivers. They run
-where the event happens and hold it up, so they are to be quick.
+where the event happens and hold it up, so they are to be quick. What must not be held
+up is told from a thread of its own, "groupqueue-signals": leases that are lost while a
+handler runs, handlers that ran out of time, and the end of a worker process, which waits
+a second for its receivers.
 """
 
 from __future__ import annotations

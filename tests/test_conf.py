@@ -174,8 +174,16 @@ SECONDS = "must be a positive number of seconds, not"
         ("MAX_ATTEMPTS", None, "must be an integer of at least 1, not None"),
         ("MAX_CRASHES", 2.0, "must be an integer of at least 1, not 2.0"),
         ("MAX_CRASHES", True, "must be an integer of at least 1, not True"),
-        ("ON_EXHAUSTED", "drop", "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'"),
-        ("ON_EXHAUSTED", ["halt"], "must be 'halt' or 'dead_letter' or 'dead_letter_group', not ['halt']"),
+        (
+            "ON_EXHAUSTED",
+            "drop",
+            "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'",
+        ),
+        (
+            "ON_EXHAUSTED",
+            ["halt"],
+            "must be 'halt' or 'dead_letter' or 'dead_letter_group', not ['halt']",
+        ),
         ("ARRIVAL", "back", "must be 'fair' or 'front', not 'back'"),
         ("MAX_GROUP_DEPTH", 0, "must be an integer of at least 1, not 0"),
         ("DEDUP_WINDOW", 0, f"{SECONDS} 0"),

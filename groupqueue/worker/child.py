@@ -17,9 +17,11 @@ from io import FileIO
 
 def main() -> int:
     """Set Django up and work; return the process's exit code."""
-    # Ctrl-C reaches us through the supervisor, which has held it back until now.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches us through the supervisor, which has held it back until now. Not
+    # SIG_IGN: programs that handlers start would inherit it, and nobody could stop them.
+    signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.register_at_fork(after_in_child=end_on_signals)
     orders = take_standard_input()
     start = json.loads(orders.readline())
     sys.path[:] = start["path"]
@@ -40,6 +42,12 @@ def main() -> int:
     from groupqueue.worker.process import run  # noqa: PLC0415
 
     return run(start["options"], orders, report_to=start["report_to"])
+
+
+def end_on_signals() -> None:
+    """Let signals do what they usually do: nobody drains what a handler has forked."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def take_standard_input() -> FileIO:

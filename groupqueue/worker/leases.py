@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from groupqueue import signals
 from groupqueue.core import calls
@@ -13,6 +14,7 @@ from groupqueue.core.calls import Settlement
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.transport.redis import RedisTransport
 from groupqueue.worker.executor import Held
+from groupqueue.worker.outages import Outage
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -27,6 +29,7 @@ class LeaseKeeper(threading.Thread):
 
     Handlers may block everything else; a Redis error only costs one round, since a
     lease is renewed at a third of its timeout: two renewals may fail before it ends.
+    What there is to tell is told by `tell`, which must not block either.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class LeaseKeeper(threading.Thread):
         describe: Callable[[], dict[str, str | int]],
         on_overdue: Callable[[Held], None],
         on_newer_schema: Callable[[int], None],
+        tell: Callable[..., None],
     ) -> None:
         super().__init__(name="groupqueue-lease-keeper", daemon=True)
         self._worker_id = worker_id
@@ -46,12 +50,17 @@ class LeaseKeeper(threading.Thread):
         self._describe = describe
         self._on_overdue = on_overdue
         self._on_newer_schema = on_newer_schema
+        self._tell = tell
         self._held: dict[int, Held] = {}
+        self._last_tokens = dict.fromkeys(transports, 0)
+        self._outages = {name: Outage(name, by="the lease keeper") for name in transports}
         self._stopped = threading.Event()
         self._heartbeat_due = 0.0
 
     def hold(self, held: Held) -> None:
         """Keep a message's lease alive from now on."""
+        name, token = held.queue.name, held.lease.token
+        self._last_tokens[name] = max(self._last_tokens[name], token)
         self._held[id(held)] = held
 
     def let_go(self, held: Held) -> None:
@@ -85,28 +94,33 @@ class LeaseKeeper(threading.Thread):
         """Say in every queue's registry that this worker is alive."""
         self._heartbeat_due = time.monotonic() + HEARTBEAT_SECONDS
         fields = self._describe()
-        for transport in self._transports.values():
+        for name, transport in self._transports.items():
             heartbeat = calls.heartbeat(
                 transport.prefix, self._worker_id, fields, kept_ms=REGISTRY_KEPT_MS
             )
             try:
                 schema = transport.perform(heartbeat).schema
             except GroupQueueError as error:
-                _log_lapse("heartbeat_failed", error)
+                self._outages[name].failed(error)
             else:
+                self._outages[name].answered()
                 if schema > calls.SCHEMA_VERSION:
                     self._on_newer_schema(schema)
 
     def depart(self) -> None:
         """Take this worker out of the registries."""
-        for transport in self._transports.values():
+        for name, transport in self._transports.items():
             try:
                 transport.perform(calls.depart(transport.prefix, self._worker_id))
             except GroupQueueError as error:
-                _log_lapse("depart_failed", error)
+                self._outages[name].failed(error)
 
     def hand_back(self) -> int:
-        """Release every lease still held, uncounted; return how many were handed back."""
+        """Release all leases of this worker, uncounted; return how many were handed back.
+
+        Those of a turn whose reply has not come are among them, those of overdue
+        handlers are not.
+        """
         handed_back = 0
         for name, transport in self._transports.items():
             releases = [
@@ -115,18 +129,19 @@ class LeaseKeeper(threading.Thread):
                 if held.queue.name == name and not held.is_lost
             ]
             for chunk in calls.in_chunks(releases, calls.MAX_LEASES_PER_CALL):
-                try:
+                with _lapse_of_hand_back(name):
                     turned = transport.turn(self._worker_id, chunk, 0, visibility=1)
-                except GroupQueueError as error:
-                    _log_lapse("hand_back_failed", error)
-                else:
                     handed_back += sum(settled.word == "ok" for settled in turned.settled)
+            with _lapse_of_hand_back(name):
+                # No turn that is still on its way may claim what nobody would handle.
+                handed_back += transport.recover(
+                    self._worker_id, self._last_tokens[name], calls.EVERY_TURN
+                )
         return handed_back
 
     def _renew_due(self) -> None:
         now = time.monotonic()
-        for name, transport in self._transports.items():
-            visibility = self._visibility_seconds[name]
+        for name, visibility in self._visibility_seconds.items():
             due = [
                 held
                 for held in list(self._held.values())
@@ -135,23 +150,25 @@ class LeaseKeeper(threading.Thread):
                 and now - held.renewed_at >= visibility / 3
             ]
             if due:
-                self._renew(transport, due, visibility)
+                self._renew(name, due, visibility)
 
-    def _renew(self, transport: RedisTransport, due: list[Held], visibility: float) -> None:
+    def _renew(self, name: str, due: list[Held], visibility: float) -> None:
         asked_at = time.monotonic()
+        leases = [held.lease for held in due]
         try:
-            lost = {lease.token for lease in transport.renew([h.lease for h in due], visibility)}
+            lost = {lease.token for lease in self._transports[name].renew(leases, visibility)}
         except GroupQueueError as error:
-            _log_lapse("renewal_failed", error)
+            self._outages[name].failed(error)
             # The server may be gone, the leases are not until their time is up.
-            mark_lost(held for held in due if asked_at >= held.lasts_until)
+            mark_lost((held for held in due if asked_at >= held.lasts_until), self._tell)
             return
+        self._outages[name].answered()
         for held in due:
             if held.lease.token not in lost:
                 held.renewed_at = asked_at
                 held.lasts_until = asked_at + visibility
         # A message being settled may be gone for good reason: the settlement's answer tells.
-        mark_lost(h for h in due if h.lease.token in lost and h.settlement is None)
+        mark_lost((h for h in due if h.lease.token in lost and h.settlement is None), self._tell)
 
     def _watch_time_limits(self) -> None:
         now = time.monotonic()
@@ -174,7 +191,7 @@ def _unfinished(held: Held) -> Settlement:
     return Settlement.release(held.lease)
 
 
-def mark_lost(losses: Iterable[Held]) -> None:
+def mark_lost(losses: Iterable[Held], tell: Callable[..., None] = signals.send) -> None:
     """Note leases as gone and tell of it, once each."""
     for held in losses:
         if held.is_lost:
@@ -182,8 +199,18 @@ def mark_lost(losses: Iterable[Held]) -> None:
         held.is_lost = True
         for delivery in held.deliveries:
             delivery.mark_lost()
-            signals.send(signals.lease_lost, held.handler, delivery=delivery)
+            tell(signals.lease_lost, held.handler, delivery=delivery)
 
 
-def _log_lapse(action: str, error: GroupQueueError) -> None:
-    log.warning("Redis did not answer the lease keeper: %s", error, extra={"action": action})
+@contextlib.contextmanager
+def _lapse_of_hand_back(queue: str) -> Iterator[None]:
+    """Go on with the other leases when some cannot be handed back."""
+    try:
+        yield
+    except GroupQueueError as error:
+        log.warning(
+            "leases of queue %r could not be handed back and run out: %s",
+            queue,
+            error,
+            extra={"action": "hand_back_failed", "queue": queue},
+        )

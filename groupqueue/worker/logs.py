@@ -26,6 +26,7 @@ def configure_logging(verbosity: int) -> None:
         root.setLevel(_LEVELS.get(verbosity, logging.INFO))
     _connect(signals.message_failed, _failed, logging.WARNING)
     _connect(signals.message_dead, _dead, logging.ERROR)
+    _connect(signals.message_expired, _expired, logging.INFO)
     _connect(signals.group_halted, _halted, logging.ERROR)
     _connect(signals.lease_lost, _lost, logging.WARNING)
     _connect(signals.worker_started, _worker_started, logging.INFO)
@@ -68,11 +69,24 @@ def _succeeded(delivery: Delivery, duration_seconds: float, **_: Any) -> None:
 def _failed(
     delivery: Delivery, error: BaseException, retry_seconds: float | None, **_: Any
 ) -> None:
+    next_step = "given up" if retry_seconds is None else f"next attempt in {retry_seconds:.1f} s"
     log.warning(
-        "message failed: %s",
+        "message failed: %s of queue %r; %s",
         delivery,
+        delivery.queue,
+        next_step,
         exc_info=error,
         extra=_fields("message_failed", delivery, retry_seconds=retry_seconds),
+    )
+
+
+def _expired(message_id: str, group: str, queue: str, **_: Any) -> None:
+    log.info(
+        "message %s of group %r in queue %r was dropped: it had expired",
+        message_id,
+        group,
+        queue,
+        extra=_fields("message_expired", None, message_id=message_id, group=group, queue=queue),
     )
 
 

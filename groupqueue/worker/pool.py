@@ -28,9 +28,9 @@ class Pool(Protocol):
 class InlinePool:
     """For a concurrency of one: the handler runs where it is started, without a hand-over."""
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: Done, on_loop_ended: Callable[[], None]) -> None:
         self._done = done
-        self._loop = EventLoop()
+        self._loop = EventLoop(on_loop_ended)
 
     def start(self, held: Held) -> None:
         """Handle the message before returning."""
@@ -44,10 +44,10 @@ class InlinePool:
 class ThreadPool:
     """A fixed number of threads for sync handlers, and one event loop for async ones."""
 
-    def __init__(self, size: int, done: Done) -> None:
+    def __init__(self, size: int, done: Done, on_loop_ended: Callable[[], None]) -> None:
         self._done = done
         self._inbox: SimpleQueue[Held] = SimpleQueue()
-        self._loop = EventLoop()
+        self._loop = EventLoop(on_loop_ended)
         for number in range(size):
             threading.Thread(
                 target=self._work, name=f"groupqueue-handler-{number}", daemon=True
@@ -74,7 +74,8 @@ class ThreadPool:
 class EventLoop:
     """An event loop in a thread of its own, started by the first async handler."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_ended: Callable[[], None]) -> None:
+        self._on_ended = on_ended
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, held: Held) -> Future[None]:
@@ -82,6 +83,20 @@ class EventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(
-                target=self._loop.run_forever, name="groupqueue-event-loop", daemon=True
+                target=self._serve, args=(self._loop,), name="groupqueue-event-loop", daemon=True
             ).start()
         return asyncio.run_coroutine_threadsafe(handle_async(held), self._loop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop, for ever unless somebody ends it: then no async handler goes on."""
+        cause: BaseException | None = None
+        try:
+            loop.run_forever()
+        except BaseException as error:  # a background task of a handler raised SystemExit, say
+            cause = error
+        log.error(
+            "the event loop was ended from outside; async handlers cannot go on",
+            exc_info=cause,
+            extra={"action": "event_loop_ended"},
+        )
+        self._on_ended()

@@ -20,18 +20,22 @@ from groupqueue.core import calls
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.transport.connections import new_transport
 from groupqueue.worker.executor import Held
-from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE
+from groupqueue.worker.exits import EXIT_BROKEN, EXIT_CONFIGURATION, EXIT_OVERDUE
 from groupqueue.worker.leases import LeaseKeeper
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import ClaimShares, WorkerOptions
 from groupqueue.worker.pump import Pump
 from groupqueue.worker.sources import Source
+from groupqueue.worker.teller import Teller
 
 log = logging.getLogger("groupqueue.worker")
 
 # How long the handlers beside an overdue one may take to finish.
 OVERDUE_GRACE_SECONDS = 10.0
 SETTLED_CHECK_SECONDS = 0.05
+# How long the end waits for the reply of a turn, and for receivers of signals.
+LAST_TURN_SECONDS = 1.0
+LAST_RECEIVERS_SECONDS = 1.0
 
 
 def run(options_json: str, orders: FileIO, *, report_to: int) -> int:
@@ -54,10 +58,11 @@ class WorkerProcess:
         self._report_to = report_to
         self._host = socket.gethostname()
         self._name = options.name or self._host
-        self.worker_id = f"{self._name}:{os.getpid()}:{secrets.token_hex(2)}"
+        self.worker_id = f"{self._name}:{os.getpid()}:{secrets.token_hex(4)}"
         self._started_at = int(time.time())
         configs = [conf.get_config(queue) for queue in options.queues]
         visibility = {config.name: options.visibility_for(config) for config in configs}
+        self._teller = Teller()
         self._keeper = LeaseKeeper(
             self.worker_id,
             {config.name: new_transport(config.name, patient=False) for config in configs},
@@ -65,6 +70,7 @@ class WorkerProcess:
             describe=self._describe,
             on_overdue=self._overdue,
             on_newer_schema=self._newer_schema,
+            tell=self._teller.tell,
         )
         sources = [
             Source(
@@ -78,7 +84,14 @@ class WorkerProcess:
             )
             for config in configs
         ]
-        self._pump = Pump(sources, self._keeper, options, on_stopping=self.drain)
+        self._pump = Pump(
+            sources,
+            self._keeper,
+            options,
+            on_stopping=self.drain,
+            on_claimed=lambda left: self._report({"claims_left": left}),
+            on_loop_ended=lambda: self._break_off("event loop ended"),
+        )
         self._exit_code = 0
         self._is_leaving = self._has_stopped = False
         self._begin_leaving = threading.Lock()
@@ -99,12 +112,10 @@ class WorkerProcess:
         self._report({"started": True})
         try:
             self._pump.run()
-        except Exception:
-            # A fault of ours: others take over at once what this process holds.
+        except BaseException:
+            # A fault of ours, or SystemExit from a receiver of a signal.
             log.exception("the pump broke", extra={"action": "pump_failed"})
-            self._exit_code = 1
-            self.drain("pump failed")
-            self.hand_back()
+            self._break_off("pump failed")
         with self._last_word:
             self._keeper.stop()
             self._keeper.depart()
@@ -118,7 +129,6 @@ class WorkerProcess:
         the first call counts.
         """
         self._pump.stop(reason)
-        # Held until all are told, so that nobody hears of the end before.
         with self._begin_leaving:
             if self._is_leaving:
                 return
@@ -127,7 +137,8 @@ class WorkerProcess:
             timer = threading.Timer(timeout, self.hand_back)
             timer.daemon = True
             timer.start()
-            signals.send(
+            # The lease keeper drains as well, and must not wait for receivers.
+            self._teller.tell(
                 signals.worker_stopping,
                 type(self),
                 worker_id=self.worker_id,
@@ -138,25 +149,41 @@ class WorkerProcess:
     def hand_back(self) -> NoReturn:
         """Release every lease, uncounted and at the head of its group, and leave at once."""
         self._last_word.acquire()
-        self._keeper.stop()
-        self._keeper.depart()
-        # Last before the end: from here on others may handle the same messages.
-        handed_back = self._keeper.hand_back()
-        log.warning(
-            "left with handlers running; their messages were handed back",
-            extra={"action": "handed_back", "leases": handed_back},
-        )
-        self._tell_stopped()
-        logging.shutdown()
-        # Handlers may still be running: nothing but this ends their threads.
-        os._exit(self._exit_code)
+        try:
+            self._pump.close(LAST_TURN_SECONDS)
+            self._teller.finish(LAST_RECEIVERS_SECONDS)
+            self._keeper.stop()
+            self._keeper.depart()
+            # Last before the end: from here on others may handle the same messages.
+            handed_back = self._keeper.hand_back()
+            log.warning(
+                "left with handlers running; their messages were handed back",
+                extra={"action": "handed_back", "leases": handed_back},
+            )
+            self._tell_stopped()
+            logging.shutdown()
+        except BaseException:
+            log.exception("handing back broke off", extra={"action": "hand_back_failed"})
+        finally:
+            # Handlers may still be running: nothing but this ends their threads.
+            os._exit(self._exit_code)
+
+    def _break_off(self, reason: str) -> NoReturn:
+        """Leave because messages cannot be handled any more: others take over at once what
+        this process holds, and another process its place."""
+        self._exit_code = self._exit_code or EXIT_BROKEN
+        self.drain(reason)
+        self.hand_back()
 
     def _tell_stopped(self) -> None:
         if self._has_stopped:
             return
         self._has_stopped = True
         queues = self._options.queues
-        signals.send(signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues)
+        self._teller.tell(
+            signals.worker_stopped, type(self), worker_id=self.worker_id, queues=queues
+        )
+        self._teller.finish(LAST_RECEIVERS_SECONDS)
         self._report(
             {
                 "processed": self._pump.processed,
@@ -194,7 +221,7 @@ class WorkerProcess:
                 "topic": held.handler.topic if held.handler else "",
             },
         )
-        signals.send(
+        self._teller.tell(
             signals.message_failed,
             held.handler,
             delivery=held.delivery,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -44,6 +45,8 @@ class Pump:
         options: WorkerOptions,
         *,
         on_stopping: Callable[[str], None],
+        on_claimed: Callable[[int], None],
+        on_loop_ended: Callable[[], None],
     ) -> None:
         self._sources = list(sources)
         self._keeper = keeper
@@ -55,12 +58,15 @@ class Pump:
             self._ends_at = time.monotonic() + options.max_seconds
         self._inbox: SimpleQueue[Held | Source | Stop] = SimpleQueue()
         self._pool: Pool = (
-            InlinePool(self._inbox.put)
+            InlinePool(self._inbox.put, on_loop_ended)
             if self._concurrency == 1
-            else ThreadPool(self._concurrency, self._inbox.put)
+            else ThreadPool(self._concurrency, self._inbox.put, on_loop_ended)
         )
         self._listeners = {id(source): HintListener(source, self._inbox.put) for source in sources}
         self._on_stopping = on_stopping
+        self._on_claimed = on_claimed
+        """Told how many claims are left, if they are counted."""
+        self._turning = threading.Lock()
         self._has_told = False
         self._running = 0
         self._suspect: Held | None = None
@@ -79,6 +85,13 @@ class Pump:
         """
         self.stop_reason = self.stop_reason or reason
         self._inbox.put(Stop.NOW)
+
+    def close(self, seconds: float) -> None:
+        """Let no turn begin any more; wait so long, at most, for one in flight.
+
+        For a thread that ends the process: the pump stands still from now on.
+        """
+        self._turning.acquire(timeout=seconds)
 
     def run(self) -> None:
         """Pump until stopped and drained."""
@@ -111,8 +124,11 @@ class Pump:
             if not (want or source.finished or source.is_hinted):
                 continue
             # Something to settle takes a turn anyway: claim with it what may have come.
-            want = self._want()
-            for held in source.turn(want, most=self._claims_left, is_stopping=self._is_stopping):
+            with self._turning:
+                claimed = source.turn(
+                    self._want(), most=self._claims_left, is_stopping=self._is_stopping
+                )
+            for held in claimed:
                 self._begin(held)
             if source.is_away:
                 Recovery(source, self._inbox.put).start()
@@ -132,6 +148,7 @@ class Pump:
         self._running += 1
         if self._claims_left is not None:
             self._claims_left -= 1 + len(held.lease.rest)
+            self._on_claimed(self._claims_left)
         self._keeper.hold(held)
         if time.monotonic() >= held.lasts_until:
             # The reply came after the lease's end: somebody else may have the group by now.
@@ -197,6 +214,7 @@ class Pump:
                 # What was not begun is handed back, and is not one of --max-messages.
                 begun = event.settlement.done + (event.settlement.outcome != "ack")
                 self._claims_left += 1 + len(event.lease.rest) - max(1, begun)
+                self._on_claimed(self._claims_left)
             for source in self._sources:
                 if source.config is event.queue:
                     source.finished.append(event)

@@ -18,6 +18,7 @@ from groupqueue.transport.redis import RedisTransport
 from groupqueue.worker.executor import Held, never
 from groupqueue.worker.leases import LeaseKeeper, mark_lost
 from groupqueue.worker.options import ClaimShares
+from groupqueue.worker.outages import Outage
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -64,6 +65,7 @@ class Source:
         self._last_token = 0
         self._turn_number = 0
         self._errors_in_a_row = 0
+        self._outage = Outage(config.name)
 
     def turn(
         self, want: int, *, most: int | None = None, is_stopping: Callable[[], bool] = never
@@ -103,6 +105,7 @@ class Source:
             self.paused_until = time.monotonic() + self.note_error(error)
             return []
         self._errors_in_a_row = 0
+        self._outage.answered()
         self.is_hinted = False
         del self.finished[: len(batch)]
         for held, settled in zip(batch, turned.settled, strict=True):
@@ -135,15 +138,7 @@ class Source:
             FIRST_PAUSE_SECONDS * 2.0 ** min(self._errors_in_a_row, 60), LONGEST_PAUSE_SECONDS
         )
         pause_seconds = ceiling * (0.5 + random.random() / 2)  # noqa: S311 - jitter
-        log.warning(
-            "the queue cannot be reached; trying again: %s",
-            error,
-            extra={
-                "action": "queue_unreachable",
-                "queue": self.config.name,
-                "pause_seconds": round(pause_seconds, 2),
-            },
-        )
+        self._outage.failed(error)
         return pause_seconds
 
     def _plan(self, turned: Turned, want: int) -> None:

@@ -57,11 +57,15 @@ def banner(options: WorkerOptions) -> str:
 def closing_line(summary: Summary) -> str:
     """Return what the worker says when it ends."""
     rate = summary.processed / summary.seconds if summary.seconds else 0.0
-    return (
+    line = (
         f"groupqueue: {summary.processed} processed, {summary.failed} failed, "
         f"{_counted(summary.restarts, 'restart', 'restarts')} in {summary.seconds:.1f} s "
         f"({rate:.0f}/s)"
     )
+    if summary.untold:
+        died = _counted(summary.untold, "process", "processes")
+        line += f"; the figures of {died} that died are missing"
+    return line
 
 
 def _counted(number: int, one: str, many: str) -> str:

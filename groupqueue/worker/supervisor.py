@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from groupqueue.worker import child
-from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE
+from groupqueue.worker.exits import EXIT_CONFIGURATION, EXIT_OVERDUE, FINISHED
 from groupqueue.worker.options import WorkerOptions
 
 log = logging.getLogger("groupqueue.worker")
@@ -29,7 +29,7 @@ FAILED_STARTS_TOLERATED = 5
 FIRST_RESTART_SECONDS, LONGEST_RESTART_SECONDS = 0.1, 10.0
 # What a child needs beyond --shutdown-timeout to hand its leases back.
 LEAVING_SECONDS = 10.0
-MOST_REPORT_BYTES = 4096
+MOST_REPORT_BYTES = 65536
 
 
 @dataclass(slots=True)
@@ -40,8 +40,12 @@ class Summary:
     failed: int = 0
     restarts: int = 0
     seconds: float = 0.0
+    untold: int = 0
+    """How many processes ended without telling their figures, which are missing here."""
     gave_up: bool = False
     """Whether a process died for good."""
+    is_to_start_anew: bool = False
+    """Whether it ended because its code has changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +57,10 @@ class Place:
     process: subprocess.Popen[bytes] | None = None
     report: int | None = None
     """The file descriptor on which the process tells of its start, and its figures."""
+    unread: bytes = b""
+    """The beginning of a line that has not arrived completely."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What the process has reported, the latest of each kind."""
     started_at: float = 0.0
     deaths_in_a_row: int = 0
     failed_starts_in_a_row: int = 0
@@ -71,11 +79,15 @@ class Supervisor:
         self._kill_at: float | None = None
         """When processes that were told to leave have had time enough, monotonic."""
         self._signals_seen = 0
+        self._has_code_changed = False
         self._began_at = 0.0
         # Signals and dying children write here, so that one wait covers everything.
         self._bell, self._ring = os.pipe()
         os.set_blocking(self._ring, False)
         os.set_blocking(self._bell, False)
+        # Made once: later there may be no file descriptor left for it.
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ)
 
     def run(self, announce: Callable[[], None]) -> Summary:
         """Run the processes; return when the last one has left.
@@ -83,22 +95,29 @@ class Supervisor:
         `announce` tells people of the start, once signals are heeded.
         """
         self._began_at = time.monotonic()
-        restore = self._install_signals()
-        try:
-            announce()
-            for place in self._places:
-                self._start(place)
-            while not all(place.is_done for place in self._places):
-                self._wait()
+        with on_signals(self._note_signal):
+            try:
+                announce()
                 self._heed_signals()
-                self._kill_if_late()
                 for place in self._places:
-                    self._look_after(place)
-        finally:
-            self._end_all()
-            restore()
+                    self._start(place)
+                while not all(place.is_done for place in self._places):
+                    self._wait()
+                    self._heed_signals()
+                    self._kill_if_late()
+                    for place in self._places:
+                        self._look_after(place)
+            finally:
+                self._end_all()
         self._summary.seconds = time.monotonic() - self._began_at
+        # Who has pressed Ctrl-C meanwhile wants it to end.
+        self._summary.is_to_start_anew = self._has_code_changed and not self._signals_seen
         return self._summary
+
+    def note_changed_code(self) -> None:
+        """Drain and end, to be started anew; may be called from any thread."""
+        self._has_code_changed = True
+        self._ring_bell()
 
     def order(self, order: str) -> None:
         """Tell all processes to "drain" or to "stop" (hand back and leave at once)."""
@@ -110,9 +129,14 @@ class Supervisor:
                 place.restart_at, place.is_done = None, True
             self._tell(place, order)
 
+    def _note_signal(self, *_: object) -> None:
+        # Only noted here: a signal may come in the middle of a write to a child.
+        self._signals_seen += 1
+        self._ring_bell()
+
     def _heed_signals(self) -> None:
-        """Drain on the first SIGTERM or SIGINT, hand back on the second."""
-        wanted = ("drain", "stop")[: self._signals_seen]
+        """Drain on changed code and the first SIGTERM or SIGINT, hand back on the second."""
+        wanted = ("drain", "stop")[: max(self._signals_seen, self._has_code_changed)]
         for order in wanted:
             if order not in self._orders_given:
                 self.order(order)
@@ -133,35 +157,31 @@ class Supervisor:
         return replace(options, max_seconds=max(0.001, left))
 
     def _start(self, place: Place) -> None:
-        if place.options.max_messages == 0:
+        if place.options.max_messages == 0 or self._orders_given:
             place.is_done = True
             return
-        reading, writing = os.pipe()
-        # Ctrl-C goes to all processes: a new one inherits that it waits until it is ignored.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            place.process = subprocess.Popen(
-                [sys.executable, *_interpreter_flags(), child.__file__],
-                stdin=subprocess.PIPE,
-                pass_fds=(writing,),
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(writing)
-        # Whoever else may have inherited the other end: nobody waits for it.
-        os.set_blocking(reading, False)
-        place.report = reading
+            place.process, place.report, report_to = _start_child(self._ring_bell)
+        except (OSError, RuntimeError) as error:
+            self._start_later(place, error)
+            return
+        self._selector.register(place.report, selectors.EVENT_READ, place)
+        place.told, place.unread = {}, b""
         place.started_at, place.restart_at = time.monotonic(), None
         options = self._with_time_left(place.options)
-        start = {"path": sys.path, "options": options.to_json(), "report_to": writing}
+        start = {"path": sys.path, "options": options.to_json(), "report_to": report_to}
         self._tell(place, json.dumps(start))
-        for order in self._orders_given:
-            self._tell(place, order)
-        threading.Thread(target=self._ring_at_end, args=(place.process,), daemon=True).start()
 
-    def _ring_at_end(self, process: subprocess.Popen[bytes]) -> None:
-        process.wait()
-        self._ring_bell()
+    def _start_later(self, place: Place, error: Exception) -> None:
+        """The system has no process, thread, memory or file for us: nobody knows how long."""
+        place.deaths_in_a_row += 1
+        pause = _pause_seconds(place.deaths_in_a_row)
+        place.restart_at = time.monotonic() + pause
+        log.error(
+            "a worker process cannot be started; trying again: %s",
+            error,
+            extra={"action": "start_failed", "pause_seconds": pause},
+        )
 
     def _ring_bell(self) -> None:
         # A full pipe rings already.
@@ -180,11 +200,28 @@ class Supervisor:
         moments = [place.restart_at for place in self._places] + [self._kill_at]
         nearest = min((moment for moment in moments if moment is not None), default=None)
         timeout = None if nearest is None else max(0.0, nearest - time.monotonic())
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._bell, selectors.EVENT_READ)
-            selector.select(timeout)
+        for key, _ in self._selector.select(timeout):
+            if key.data is not None:
+                self._hear(key.data)
         with contextlib.suppress(BlockingIOError):
             os.read(self._bell, 4096)
+
+    def _hear(self, place: Place) -> None:
+        """Take in what a process has reported since."""
+        if place.report is None:
+            return
+        # What others may have inherited of the other end: nobody waits for it.
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(place.report, MOST_REPORT_BYTES):
+                *lines, place.unread = (place.unread + chunk).split(b"\n")
+                for line in lines:
+                    place.told |= json.loads(line)
+            # Closed at the other end, it would be ready to be read for ever.
+            self._listen_no_more(place.report)
+
+    def _listen_no_more(self, report: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(report)
 
     def _kill_if_late(self) -> None:
         """End processes that cannot leave: stopped, or with a handler that lets nobody run."""
@@ -206,12 +243,22 @@ class Supervisor:
         if place.process is None or place.is_done or place.process.poll() is None:
             return
         code = place.process.returncode
-        if self._close(place):
-            place.failed_starts_in_a_row = 0
-        else:
-            place.failed_starts_in_a_row += 1
-        if code == 0 or self._orders_given:
+        self._close(place)
+        place.failed_starts_in_a_row = (
+            0 if "started" in place.told else place.failed_starts_in_a_row + 1
+        )
+        left = place.told.get("claims_left", place.options.max_messages)
+        place.options = replace(place.options, max_messages=left)
+        has_finished = code == 0 and place.told.get("reason") in FINISHED
+        if has_finished or self._orders_given:
             place.is_done = True
+        elif left == 0:
+            place.is_done = True
+            log.error(
+                "a worker process died (%s); nothing of its share of --max-messages is left",
+                _died_how(place, code),
+                extra={"action": "process_not_replaced", "exit_code": code},
+            )
         elif code == EXIT_CONFIGURATION:
             self._give_up(place, code)
         else:
@@ -225,21 +272,19 @@ class Supervisor:
         if place.failed_starts_in_a_row > FAILED_STARTS_TOLERATED:
             self._give_up(place, code)
             return
-        pause = min(
-            FIRST_RESTART_SECONDS * 2.0 ** min(place.deaths_in_a_row, 60), LONGEST_RESTART_SECONDS
-        )
+        pause = _pause_seconds(place.deaths_in_a_row)
         place.restart_at = time.monotonic() + pause
         self._summary.restarts += 1
         log.error(
             "a worker process died (%s); it is replaced",
-            _died_how(code),
+            _died_how(place, code),
             extra={"action": "process_replaced", "exit_code": code, "pause_seconds": pause},
         )
 
     def _give_up(self, place: Place, code: int) -> None:
         log.error(
             "a worker process died for good (%s); the worker drains and ends",
-            _died_how(code),
+            _died_how(place, code),
             extra={"action": "process_given_up", "exit_code": code},
         )
         place.is_done = True
@@ -247,22 +292,19 @@ class Supervisor:
         if not self._orders_given:
             self.order("drain")
 
-    def _close(self, place: Place) -> bool:
-        """Read what a process that has ended told of itself; say whether it had started."""
-        process, report = place.process, place.report
-        if process is not None and process.stdin is not None:
+    def _close(self, place: Place) -> None:
+        """Let go of a process that has ended, and take in the last of what it told."""
+        if place.process is not None and place.process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-        if report is None:
-            return False
-        told: dict[str, Any] = {}
-        with os.fdopen(report, "rb", buffering=0) as pipe:
-            for line in (pipe.read(MOST_REPORT_BYTES) or b"").splitlines():
-                told |= json.loads(line)
+                place.process.stdin.close()
+        if place.report is not None:
+            self._hear(place)
+            self._listen_no_more(place.report)
+            os.close(place.report)
         place.process = place.report = None
-        self._summary.processed += told.get("processed", 0)
-        self._summary.failed += told.get("failed", 0)
-        return "started" in told
+        self._summary.processed += place.told.get("processed", 0)
+        self._summary.failed += place.told.get("failed", 0)
+        self._summary.untold += "started" in place.told and "processed" not in place.told
 
     def _end_all(self) -> None:
         """Leave no process behind, whatever ended the supervisor."""
@@ -278,25 +320,57 @@ class Supervisor:
                 place.process.wait()
             self._close(place)
 
-    def _install_signals(self) -> Callable[[], None]:
-        """Have signals noted; return what puts the former handlers back."""
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None  # under --reload, the autoreloader has the main thread
 
-        def on_signal(*_: object) -> None:
-            # Only noted here: a signal may come in the middle of a write to a child.
-            self._signals_seen += 1
-            self._ring_bell()
+@contextlib.contextmanager
+def on_signals(react: Callable[..., None]) -> Iterator[None]:
+    """Have SIGTERM and SIGINT call `react` meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # the program around us has the main thread, and the signals
+        return
+    previous = {number: signal.signal(number, react) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
-        previous = {
-            number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)
-        }
 
-        def restore() -> None:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+def _start_child(on_ended: Callable[[], None]) -> tuple[subprocess.Popen[bytes], int, int]:
+    """Start a process; return it, where to read its reports, and where it writes them.
 
-        return restore
+    `on_ended` is called from another thread. Raises OSError or RuntimeError when the
+    system cannot have one more process or thread, or has no memory or file for it.
+    """
+    with contextlib.ExitStack() as undo:
+        reading, writing = os.pipe()
+        undo.callback(os.close, reading)
+        os.set_blocking(reading, False)
+        # Ctrl-C goes to all processes: a new one inherits that it waits until it is handled.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process = undo.enter_context(
+                subprocess.Popen(
+                    [sys.executable, *_interpreter_flags(), child.__file__],
+                    stdin=subprocess.PIPE,
+                    pass_fds=(writing,),
+                )
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(writing)
+        undo.callback(process.kill)
+
+        def wait() -> None:
+            process.wait()
+            on_ended()
+
+        threading.Thread(target=wait, daemon=True).start()
+        undo.pop_all()
+    return process, reading, writing
+
+
+def _pause_seconds(deaths_in_a_row: int) -> float:
+    return min(FIRST_RESTART_SECONDS * 2.0 ** min(deaths_in_a_row, 60), LONGEST_RESTART_SECONDS)
 
 
 def _interpreter_flags() -> list[str]:
@@ -308,7 +382,8 @@ def _interpreter_flags() -> list[str]:
     ]
 
 
-def _died_how(code: int) -> str:
+def _died_how(place: Place, code: int) -> str:
     if code < 0:
         return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}"
+    reason = place.told.get("reason")
+    return f"exit code {code}, {reason}" if reason else f"exit code {code}"

@@ -55,6 +55,11 @@ class Worker:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether the supervisor has not ended."""
+        return self._process.poll() is None
+
+    @property
     def printed(self) -> str:
         """What it wrote to stdout so far."""
         return b"".join(self._printed).decode()
@@ -87,7 +92,7 @@ class Worker:
 
     def wait(self, seconds: float = 20.0) -> int:
         """Return the exit code once the supervisor and all its processes have ended."""
-        wait_until(lambda: self._process.poll() is not None, "the worker's end", seconds=seconds)
+        wait_until(lambda: not self.is_running, "the worker's end", seconds=seconds)
         self.wait_until_gone(seconds)
         return self._process.returncode
 
@@ -101,7 +106,7 @@ class Worker:
 
     def ask_to_end(self) -> None:
         """Let it drain, if it still can."""
-        if self._process.poll() is None:
+        if self.is_running:
             self.signal()
 
     def end(self) -> None:
@@ -172,15 +177,18 @@ class Stage:
 
     def work(self, *options: object, queues: Iterable[str] | None = None) -> Worker:
         """Start a worker on the stage's queue, or on those given."""
-        environment = {
+        names = [self.queue] if queues is None else list(queues)
+        worker = Worker([*names, *options], self.environment())
+        self.workers.append(worker)
+        return worker
+
+    def environment(self) -> dict[str, str]:
+        """Return what hands the plan down, as it is now."""
+        return {
             "DJANGO_SETTINGS_MODULE": "tests.worker.settings",
             VARIABLE: str(self.plan.write()),
             "PYTHONPATH": str(self.directory / "apps"),
         }
-        names = [self.queue] if queues is None else list(queues)
-        worker = Worker([*names, *options], environment)
-        self.workers.append(worker)
-        return worker
 
     # While it works -----------------------------------------------------------------------
 

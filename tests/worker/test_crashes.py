@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 
 import pytest
@@ -45,6 +46,62 @@ def test_a_killed_process_is_replaced(stage: Stage) -> None:
     assert worker.wait() == 0
     assert "a worker process died (signal SIGKILL); it is replaced" in worker.log
     assert "1 restart" in worker.printed
+
+
+@pytest.mark.parametrize("options", [(), ("--burst",)])
+def test_a_process_that_ends_with_0_unasked_is_replaced(
+    stage: Stage, options: tuple[object, ...]
+) -> None:
+    stage.publish("exit.once", "leaving", priority=4)
+    stage.publish_numbered("note", ["g"], 3)
+    worker = stage.work(*options)
+
+    stage.wait_for_ended(3, topic="note")
+
+    assert "a worker process died (exit code 0); it is replaced" in worker.log
+    if not options:
+        [ended] = stage.wait_for_ended(group="leaving")
+        assert ended.crashes == 1
+        worker.signal()
+    assert worker.wait() == 0
+    assert "; the figures of 1 process that died are missing" in worker.printed
+
+
+def test_a_process_that_cannot_be_started_for_want_of_files_is_started_later(
+    stage: Stage,
+) -> None:
+    worker = stage.work()
+    [first] = stage.wait_for_processes()
+    limits = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+
+    os.kill(first, signal.SIGKILL)
+    worker.wait_for_logged("a worker process cannot be started; trying again")
+    resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, limits)
+
+    stage.wait_for_processes(2)
+    worker.signal()
+    assert worker.wait() == 0
+
+
+@pytest.mark.parametrize("by", ["stopping", "exiting"])
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_process_without_its_event_loop_hands_back_and_is_replaced(
+    stage: Stage, concurrency: int, by: str
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=3600)
+    stage.publish("end_loop", by=by)
+    worker = stage.work("--concurrency", concurrency)
+
+    [ended] = stage.wait_for_ended()
+
+    [first, second] = stage.traces.all("started")
+    assert second.pid == ended.pid != first.pid
+    assert (second.deliveries, second.crashes) == (1, 0)
+    assert "the event loop was ended from outside" in worker.log
+    assert "a worker process died (exit code 70, event loop ended); it is replaced" in worker.log
+    worker.signal()
+    assert worker.wait() == 0
 
 
 def test_every_message_is_handled_in_order_while_processes_are_killed(stage: Stage) -> None:

@@ -33,11 +33,11 @@ def test_a_handler_that_outlasts_three_leases_keeps_its_group(
     assert stage.snapshot().counters["delivered"] == 1
 
 
-def hold_for(stage: Stage, token: int, *, leases: int, visibility: float) -> None:
+def hold_for(stage: Stage, token: int, *, leases: int, visibility: float, group: str = "g") -> None:
     """Let so many visibility timeouts go by, by the server's clock; the token holds all along."""
     ends = server_seconds(stage) + leases * visibility
     while server_seconds(stage) < ends:
-        assert stage.group().token == token
+        assert stage.group(group).token == token
         time.sleep(0.02)
 
 
@@ -87,7 +87,7 @@ def test_renewal_survives_an_outage_shorter_than_the_lease(
 
     valkey.pause()
     # The lease has been due for renewal at a third of its time: an attempt has failed.
-    worker.wait_for_logged("Redis did not answer the lease keeper")
+    worker.wait_for_logged("cannot be reached by the lease keeper; trying again")
     valkey.resume()
 
     left = valkey_stage.group().lease_left_seconds
@@ -156,10 +156,45 @@ def test_the_lease_keeper_does_not_depend_on_connections_that_handlers_exhaust(
     assert len(stage.traces.all("started")) == 1
 
 
+def test_a_claim_whose_reply_comes_after_the_lease_is_not_handled(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1)
+    stage.add_app("late", LATE_REPLY)
+    stage.publish("note")
+    stage.work()
+
+    [ended] = stage.wait_for_ended()
+
+    [claimed] = stage.traces.all("claimed")
+    assert ended.token > claimed.token
+    assert [trace.token for trace in stage.traces.all("started")] == [ended.token]
+
+
+LATE_REPLY = """
+import time
+
+from groupqueue.transport.redis import RedisTransport
+from tests.servers import wait_until
+from tests.worker.project.handlers import traces
+
+turn = RedisTransport.turn
+
+def late_turn(*arguments, visibility, **options):
+    turned = turn(*arguments, visibility=visibility, **options)
+    if turned.leases and not traces.all("claimed"):
+        traces.leave("claimed", token=turned.leases[0].token)
+        ends = time.monotonic() + visibility
+        wait_until(lambda: time.monotonic() > ends, "the lease's end")
+    return turned
+
+RedisTransport.turn = late_turn
+"""
+
+
 def test_a_finished_message_is_acknowledged_after_an_outage_longer_than_many_retries(
     own_stage: Stage, own_server: Server
 ) -> None:
     own_stage.configure(VISIBILITY_TIMEOUT=60)
+    own_stage.plan.constants["groupqueue.worker.outages.REMIND_SECONDS"] = 0
     own_stage.publish("gate", n=0)
     own_stage.publish("note", n=1)
     worker = own_stage.work()

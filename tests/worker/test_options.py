@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -62,6 +64,26 @@ def test_max_messages_handles_exactly_so_many_over_all_processes(
     assert stage.backlog() == 15 - number
     assert f"{number} processed, 0 failed" in worker.printed
     assert {trace.reason for trace in stage.traces.all("worker_stopping")} == {"max_messages"}
+
+
+def test_max_messages_counts_what_a_process_that_died_has_claimed(stage: Stage) -> None:
+    stage.publish("crash.once", "deadly", priority=4)
+    stage.publish_numbered("note", ["g"], 5)
+    worker = stage.work("--max-messages", 3)
+
+    assert worker.wait() == 0
+    assert len(stage.traces.all("started")) == 3
+    assert "2 processed, 0 failed, 1 restart in" in worker.printed
+    assert "; the figures of 1 process that died are missing" in worker.printed
+
+
+def test_a_process_that_dies_of_its_last_message_is_not_replaced(stage: Stage) -> None:
+    stage.publish("crash.once")
+    worker = stage.work("--max-messages", 1)
+
+    assert worker.wait() == 0
+    assert len(stage.traces.all("started")) == 1
+    assert "nothing of its share of --max-messages is left" in worker.log
 
 
 def test_max_seconds_ends_an_idle_worker(stage: Stage) -> None:
@@ -221,6 +243,14 @@ def test_a_bad_value_is_refused_by_name(option: str, value: str) -> None:
     assert value in str(refusal.value)
     # Not the name of a function of ours.
     assert "_" not in str(refusal.value).replace(value, "")
+
+
+def test_a_name_that_is_no_text_is_refused(stage: Stage) -> None:
+    worker = stage.work("--name", os.fsdecode(b"\xff"))
+
+    assert worker.wait() == 2
+    assert "argument --name: '\\udcff' is not valid UTF-8" in worker.log
+    assert "Traceback" not in worker.log
 
 
 def test_an_unknown_queue_is_refused_by_name() -> None:

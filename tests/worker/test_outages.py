@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 import pytest
 import redis
 
+from groupqueue.exceptions import ServerUnavailable
+from groupqueue.worker.outages import Outage
 from tests.servers import Server
 from tests.worker.stage import Stage
 from tests.worker.traces import by_group, without_repeats
@@ -81,11 +84,53 @@ def test_a_worker_outlives_a_server_that_hangs(valkey_stage: Stage, valkey: Serv
     valkey_stage.wait_for_ended(group="before")
 
     valkey.pause()
-    worker.wait_for_logged("Redis did not answer")
+    worker.wait_for_logged("cannot be reached by the lease keeper")
     valkey.resume()
     valkey_stage.publish("note", "after")
 
     valkey_stage.wait_for_ended(group="after")
+
+
+def test_the_beginning_and_the_end_of_an_outage_are_told_once(
+    valkey_stage: Stage, valkey: Server
+) -> None:
+    valkey_stage.publish("note", "before")
+    worker = valkey_stage.work("--concurrency", 2)
+    valkey_stage.wait_for_ended(group="before")
+    unreachable = f"queue {valkey_stage.queue!r} cannot be reached"
+
+    valkey.stop()
+    worker.wait_for_logged(f"{unreachable}; trying again")
+    worker.wait_for_logged(f"{unreachable} by the lease keeper; trying again")
+    valkey.start()
+    worker.wait_for_logged(f"queue {valkey_stage.queue!r} is reached again after")
+    worker.wait_for_logged(f"queue {valkey_stage.queue!r} is reached again by the lease keeper")
+
+    assert worker.log.count(unreachable) == 2
+
+
+def test_an_outage_that_lasts_is_recalled_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="groupqueue.worker")
+    outage = Outage("orders")
+    outage.answered()
+    for _ in range(100):
+        outage.failed(ServerUnavailable("gone"))
+    monkeypatch.setattr(outage, "_remind_at", 0.0)
+    outage.failed(ServerUnavailable("still gone"))
+    outage.failed(ServerUnavailable("still gone"))
+    outage.answered()
+    outage.answered()
+    outage.failed(ServerUnavailable("gone again"))
+
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["WARNING", "WARNING", "INFO", "WARNING"]
+    first, recalled, over, anew = caplog.messages
+    assert first == "queue 'orders' cannot be reached; trying again: gone"
+    assert recalled == "queue 'orders' cannot be reached for 0 s; trying again: still gone"
+    assert over == "queue 'orders' is reached again after 0.0 s"
+    assert anew == "queue 'orders' cannot be reached; trying again: gone again"
 
 
 def test_flushed_scripts_are_sent_again(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -44,7 +45,7 @@ def test_the_name_given_to_a_worker_appears_in_the_registry(stage: Stage) -> Non
     [worker] = stage.snapshot().workers
 
     assert worker.fields["name"] == "night shift"
-    assert worker.id.startswith("night shift:")
+    assert re.fullmatch(r"night shift:\d+:[0-9a-f]{8}", worker.id)
 
 
 def test_heartbeats_tell_what_was_done_and_that_a_worker_is_leaving(stage: Stage) -> None:

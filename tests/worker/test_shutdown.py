@@ -142,7 +142,9 @@ def test_ctrl_c_twice_hands_back(stage: Stage) -> None:
     assert stage.group("held").deliveries == 0
 
 
-def test_sigterm_to_one_process_drains_it_and_leaves_the_others_at_work(stage: Stage) -> None:
+def test_sigterm_to_one_process_drains_and_replaces_it_and_leaves_the_others_at_work(
+    stage: Stage,
+) -> None:
     worker, started = start_at_gate(stage, "--processes", 2)
     stage.wait_for_processes(2)
 
@@ -157,9 +159,10 @@ def test_sigterm_to_one_process_drains_it_and_leaves_the_others_at_work(stage: S
     assert (stopping.pid, stopping.reason) == (started.pid, "SIGTERM")
     assert gate.pid == started.pid
     assert {other.pid, behind.pid}.isdisjoint({started.pid})
+    assert stage.wait_for_processes(3)[2] != started.pid
     worker.signal()
     assert worker.wait() == 0
-    assert "replaced" not in worker.log
+    assert "a worker process died (exit code 0, SIGTERM); it is replaced" in worker.log
 
 
 def test_sigterm_twice_to_one_process_hands_back_what_it_holds(stage: Stage) -> None:
@@ -174,6 +177,119 @@ def test_sigterm_twice_to_one_process_hands_back_what_it_holds(stage: Stage) -> 
     assert again.pid != started.pid
     assert (again.deliveries, again.crashes) == (1, 0)
     worker.signal()
+
+
+def test_the_second_signal_hands_back_what_a_turn_in_flight_has_claimed(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=3600)
+    stage.add_app("slow", SLOW_CLAIMS)
+    stage.publish("note", "slow")
+    worker = stage.work()
+    stage.traces.wait_for("claimed")
+
+    worker.signal()
+    stage.traces.wait_for("worker_stopping")
+    worker.signal()
+
+    assert worker.wait() == 0
+    view = stage.group("slow")
+    assert (view.state, view.deliveries) == ("due", 0)
+    assert stage.traces.all("started") == []
+
+
+def test_a_process_that_leaves_an_overdue_handler_hands_back_what_a_turn_in_flight_has_claimed(
+    stage: Stage,
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=3600, HANDLER_TIMEOUT=1.5)
+    stage.add_app("slow", SLOW_CLAIMS)
+    stage.publish("gate", "overdue")
+    stage.work("--concurrency", 2)
+    [started] = stage.wait_for_started(group="overdue")
+    stage.publish("note", "slow")
+    [claimed] = stage.traces.wait_for("claimed")
+    assert claimed.pid == started.pid
+
+    again = stage.traces.wait_for("claimed", 2)[1]
+    stage.open_gate("claim")
+    [note] = stage.wait_for_ended(group="slow")
+
+    assert claimed.pid != again.pid == note.pid
+    assert (note.deliveries, note.crashes) == (1, 0)
+    # The overdue one is to count a crash: it keeps its lease.
+    view = stage.group("overdue")
+    assert (view.state, view.token) == ("leased", started.token)
+
+
+SLOW_CLAIMS = """
+from pathlib import Path
+
+from groupqueue.transport.redis import RedisTransport
+from tests.servers import wait_until
+from tests.worker.project.handlers import PATIENCE_SECONDS, PLAN, traces
+
+turn = RedisTransport.turn
+
+def slow_turn(*arguments, **options):
+    # A reply that takes long to arrive.
+    turned = turn(*arguments, **options)
+    if any(lease.group == "slow" for lease in turned.leases):
+        traces.leave("claimed")
+        gate = Path(PLAN.directory, "gate-claim")
+        every = Path(PLAN.directory, "gate-every")
+        wait_until(
+            lambda: gate.exists() or every.exists(), "the gate", seconds=PATIENCE_SECONDS
+        )
+    return turned
+
+RedisTransport.turn = slow_turn
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_checks_before_the_start_ends_the_worker(
+    stage: Stage, number: signal.Signals
+) -> None:
+    stage.add_app("checked", SLOW_CHECK)
+    worker = stage.work()
+    stage.traces.wait_for("checking")
+
+    worker.signal(number)
+
+    assert worker.wait() == 0
+    assert "Traceback" not in worker.log
+    assert stage.traces.all("worker_started") == []
+
+
+SLOW_CHECK = """
+import time
+
+from django.core import checks
+
+from tests.worker.project.handlers import PATIENCE_SECONDS, traces
+
+@checks.register
+def check(**_):
+    traces.leave("checking")
+    time.sleep(PATIENCE_SECONDS)
+    return []
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("by", ["fork", "program"])
+def test_a_process_that_a_handler_starts_can_be_ended_by_signals(
+    stage: Stage, by: str, number: signal.Signals
+) -> None:
+    stage.publish("parent", by=by)
+    worker = stage.work()
+    [child] = stage.traces.wait_for("child")
+
+    os.kill(child.details.get("child_pid", child.pid), number)
+
+    [ended] = stage.wait_for_ended()
+    assert ended.exit_code != 0
+    assert len(stage.traces.all("worker_started")) == 1
+    worker.signal()
+    assert worker.wait() == 0
 
 
 def test_a_process_that_can_do_nothing_any_more_is_ended_by_the_supervisor(stage: Stage) -> None:
@@ -244,3 +360,30 @@ def test_signals_end_a_worker_whose_server_is_gone(valkey_stage: Stage, valkey: 
     valkey.start()
     view = valkey_stage.group()
     assert (view.depth, view.deliveries) == (1, 1)
+
+
+def test_ctrl_c_under_reload_drains_before_the_command_ends(stage: Stage) -> None:
+    worker, started = start_at_gate(stage, "--reload")
+
+    worker.signal_all(signal.SIGINT)
+    [stopping] = stage.traces.wait_for("worker_stopping")
+    assert (stopping.pid, stopping.reason) == (started.pid, "asked to")
+    stage.open_gate()
+    stage.traces.wait_for("worker_stopped")
+
+    assert worker.wait() == 0
+    assert [trace.n for trace in stage.traces.all("ended")] == [0]
+    assert stage.backlog() == 1
+    assert len(stage.traces.all("worker_started")) == 1
+    assert "1 processed, 0 failed" in worker.printed
+
+
+def test_ctrl_c_twice_under_reload_hands_back(stage: Stage) -> None:
+    worker, _ = start_at_gate(stage, "--reload")
+
+    worker.signal_all(signal.SIGINT)
+    stage.traces.wait_for("worker_stopping")
+    worker.signal_all(signal.SIGINT)
+
+    assert worker.wait() == 0
+    assert stage.group("held").deliveries == 0

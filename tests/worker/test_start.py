@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +13,7 @@ import pytest
 from pytest_django import Settings
 
 from tests.servers import Server, start_server
-from tests.worker.stage import Stage
+from tests.worker.stage import REPOSITORY, Stage
 
 PASSWORD = "moonlight"
 
@@ -157,7 +161,7 @@ def test_a_worker_waits_for_a_server_that_is_down_and_then_works(
     valkey.stop()
     worker = valkey_stage.work()
     valkey_stage.wait_for_processes()
-    worker.wait_for_logged("the queue cannot be reached; trying again")
+    worker.wait_for_logged(f"queue {valkey_stage.queue!r} cannot be reached; trying again")
     assert "Redis is not available" in worker.log
 
     valkey.start()
@@ -184,6 +188,41 @@ def test_the_worker_restarts_when_a_handler_is_edited(stage: Stage) -> None:
     assert len(stage.traces.all("worker_stopped")) == 2
 
 
+def test_a_handler_at_work_finishes_when_code_is_edited(stage: Stage) -> None:
+    handlers = stage.add_app("edited", EDITED_HANDLER.format(word="before"))
+    stage.publish("gate")
+    worker = stage.work("--reload")
+    [started] = stage.wait_for_started()
+
+    handlers.write_text(EDITED_HANDLER.format(word="edited and longer"))
+    stage.traces.wait_for("worker_stopping")
+    stage.open_gate()
+    stage.wait_for_processes(2)
+    stage.publish("edited")
+
+    [ended] = stage.wait_for_ended()
+    assert (ended.pid, ended.deliveries) == (started.pid, 1)
+    [edited] = stage.traces.wait_for("edited")
+    assert edited.word == "edited and longer"
+    worker.signal()
+    assert worker.wait() == 0
+
+
+def test_ctrl_c_while_edited_code_is_waited_for_ends_the_worker(stage: Stage) -> None:
+    handlers = stage.add_app("edited", EDITED_HANDLER.format(word="before"))
+    stage.publish("gate")
+    worker = stage.work("--reload")
+    stage.wait_for_started()
+    handlers.write_text(EDITED_HANDLER.format(word="edited and longer"))
+    stage.traces.wait_for("worker_stopping")
+
+    worker.signal_all(signal.SIGINT)
+    stage.open_gate()
+
+    assert worker.wait() == 0
+    assert len(stage.traces.all("worker_started")) == 1
+
+
 EDITED_HANDLER = """
 from groupqueue import handler
 from tests.worker.project.handlers import traces
@@ -192,3 +231,23 @@ from tests.worker.project.handlers import traces
 def edited(delivery):
     traces.leave("edited", word={word!r})
 """
+
+
+def test_a_worker_whose_output_nobody_reads_works_on(stage: Stage) -> None:
+    stage.publish("note")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as unread:
+        worker = subprocess.run(
+            [sys.executable, "-m", "django", "run_group_workers", stage.queue, "--burst"],
+            stdout=unread,
+            stderr=subprocess.PIPE,
+            cwd=REPOSITORY,
+            env={**os.environ, **stage.environment()},
+            check=False,
+            timeout=30,
+        )
+
+    assert worker.returncode == 0, worker.stderr
+    assert b"BrokenPipe" not in worker.stderr
+    assert len(stage.traces.all("ended")) == 1

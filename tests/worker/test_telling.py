@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.worker.stage import Stage
+from tests.worker.test_leases import hold_for
 from tests.worker.traces import Trace
 
 BOTH = pytest.mark.parametrize("suffix", ["", ".async"])
@@ -175,6 +176,100 @@ for name in (
     "message_started", "message_succeeded", "worker_started", "worker_stopping", "worker_stopped"
 ):
     getattr(signals, name).connect(refuse)
+"""
+
+
+def test_a_receiver_that_ends_the_program_costs_its_process_and_no_message(stage: Stage) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=3600)
+    stage.add_app("final", EXITING_RECEIVER)
+    stage.publish("fail", times=1)
+    worker = stage.work()
+
+    [ended] = stage.wait_for_ended()
+
+    assert (ended.attempt, ended.crashes) == (2, 0)
+    assert ended.pid != stage.traces.all("started")[0].pid
+    worker.signal()
+    assert worker.wait() == 0
+
+
+EXITING_RECEIVER = """
+from groupqueue import signals
+
+def leave(**_):
+    raise SystemExit(0)
+
+signals.message_failed.connect(leave)
+"""
+
+
+def test_a_failure_is_logged_with_its_queue_and_what_comes_next(stage: Stage) -> None:
+    stage.configure(MAX_ATTEMPTS=2, BACKOFF=(0.05, 0.05))
+    message = stage.publish("fail")
+    worker = stage.work()
+    stage.traces.wait_for("group_halted")
+
+    worker.wait_for_logged("; given up")
+
+    first, second = [line for line in worker.log.splitlines() if "message failed: " in line]
+    for line, attempt in ((first, 1), (second, 2)):
+        assert f"{message} in group 'g', attempt {attempt}> of queue {stage.queue!r}; " in line
+    assert first.endswith((" next attempt in 0.0 s", " next attempt in 0.1 s"))
+
+
+def test_a_dropped_message_is_logged(stage: Stage) -> None:
+    message = stage.publish("note")
+    stage.client.lset(
+        stage.keys.fifo("g"), 0, expired(stage.client.lindex(stage.keys.fifo("g"), 0))
+    )
+    worker = stage.work()
+
+    worker.wait_for_logged(f"message {message} of group 'g' in queue {stage.queue!r} was dropped")
+
+
+def expired(element: bytes) -> bytes:
+    """The stored message, as if it had been good for a millisecond."""
+    return element[:45] + element[32:45] + element[58:]
+
+
+@pytest.mark.parametrize("signal_name", ["lease_lost", "message_failed"])
+def test_a_receiver_that_hangs_keeps_no_lease_from_being_renewed(
+    stage: Stage, signal_name: str
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1)
+    stage.add_app("hanging", HANGING_RECEIVER.format(signal_name=signal_name))
+    stage.publish("gate", "patient")
+    stage.work("--concurrency", 2)
+    [patient] = stage.wait_for_started(group="patient")
+    if signal_name == "lease_lost":
+        stage.publish("mind_lease", "other")
+        stage.wait_for_started(group="other")
+        stage.client.delete(stage.keys.lock("other"))
+    else:
+        stage.publish("overrun", "other", times=1)
+    stage.traces.wait_for("hanging")
+
+    hold_for(stage, patient.token, group="patient", leases=3, visibility=1)
+    stage.open_gate()
+
+    [ended] = stage.wait_for_ended(group="patient")
+    assert not ended.lease_lost
+    stage.open_gate("receiver")
+
+
+HANGING_RECEIVER = """
+from pathlib import Path
+
+from groupqueue import signals
+from tests.servers import wait_until
+from tests.worker.project.handlers import PATIENCE_SECONDS, PLAN, traces
+
+def hang(**_):
+    traces.leave("hanging")
+    gates = [Path(PLAN.directory, "gate-" + name) for name in ("receiver", "every")]
+    wait_until(lambda: any(gate.exists() for gate in gates), "the gate", seconds=PATIENCE_SECONDS)
+
+signals.{signal_name}.connect(hang)
 """
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import autoreload
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from groupqueue import conf
 from groupqueue.core.calls import MAX_BATCH
 from groupqueue.core.values import LONGEST_SECONDS
 from groupqueue.exceptions import GroupQueueError
+from groupqueue.worker import reloading
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import ClaimShares, WorkerOptions
 from groupqueue.worker.startup import UnsafeServer, banner, closing_line, server_warnings
-from groupqueue.worker.supervisor import Supervisor
+from groupqueue.worker.supervisor import Supervisor, on_signals
 
 T = TypeVar("T", int, float)
 UNSAFE_HELP = "--unsafe-server runs although the server could lose messages"
@@ -83,44 +85,63 @@ class Command(BaseCommand):
         parser.add_argument(
             "--reload", action="store_true", help="restart when code changes; for development"
         )
-        parser.add_argument("--name", default="", help="the worker's name in the registry")
+        parser.add_argument(
+            "--name", type=_name, default="", help="the worker's name in the registry"
+        )
         parser.add_argument(
             "--unsafe-server",
             action="store_true",
             help=UNSAFE_HELP,
         )
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Leave on a signal from now on; `handle` does so in good order.
+
+        Process 1 of a container ignores SIGTERM while nothing handles it, and the checks
+        before the start take their time.
+        """
+        with on_signals(lambda *_: sys.exit(0)):
+            return super().execute(*args, **options)
+
     def handle(self, **values: Any) -> None:
-        """Run the supervisor, under the autoreloader if asked."""
+        """Run the supervisor; with --reload, again and again."""
         try:
             options = _options(values)
         except GroupQueueError as error:
             raise CommandError(str(error)) from error
-        if values["reload"]:
-            autoreload.run_with_reloader(self._run, options)
-        else:
-            self._run(options)
+        self._run(options, is_reloading=values["reload"])
 
-    def _announce(self, options: WorkerOptions) -> None:
-        if options.verbosity:
-            self.stdout.write(banner(options))
-            self.stdout.flush()
-
-    def _run(self, options: WorkerOptions) -> None:
+    def _run(self, options: WorkerOptions, *, is_reloading: bool) -> None:
         configure_logging(options.verbosity)
+        supervisor = Supervisor(options)
+        if is_reloading:
+            reloading.watch(supervisor.note_changed_code)
         try:
             for warning in server_warnings(options):
-                if options.verbosity:
-                    self.stderr.write(self.style.WARNING(warning))
-            summary = Supervisor(options).run(lambda: self._announce(options))
+                self._say(options, self.style.WARNING(warning), self.stderr)
+            summary = supervisor.run(lambda: self._say(options, banner(options), self.stdout))
         except UnsafeServer as error:
             raise CommandError(f"{error} ({UNSAFE_HELP})") from error
         except GroupQueueError as error:
             raise CommandError(str(error)) from error
-        if options.verbosity:
-            self.stdout.write(closing_line(summary))
+        self._say(options, closing_line(summary), self.stdout)
         if summary.gave_up:
             raise CommandError("a worker process died for good; see the log")
+        if summary.is_to_start_anew:
+            reloading.start_anew()
+
+    def _say(self, options: WorkerOptions, text: str, to: OutputWrapper) -> None:
+        if not options.verbosity:
+            return
+        try:
+            to.write(text)
+            to.flush()
+        except BrokenPipeError:
+            # Nobody reads any more, as behind `| head`. That is no reason to stop working,
+            # nor to complain of it at the interpreter's end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, to.fileno())
+            os.close(nowhere)
 
 
 def _options(values: dict[str, Any]) -> WorkerOptions:
@@ -148,6 +169,15 @@ def _number(
         raise argparse.ArgumentTypeError(f"{text!r} is not {demand}")
 
     return parse
+
+
+def _name(text: str) -> str:
+    """Return a name that can be stored, which is text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid UTF-8") from None
+    return text
 
 
 _count = _number(int, "a whole number of 1 or more", 1)

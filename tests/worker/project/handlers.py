@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import datetime
+import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -137,6 +139,41 @@ def relay(delivery: Delivery) -> None:
 def read_input(delivery: Delivery) -> None:
     """Read standard input, which is nobody's to read."""
     traces.leave("ended", delivery, read=sys.stdin.read())
+
+
+@handler("parent")
+def parent(delivery: Delivery) -> None:
+    """Have a process of its own, forked or of another program, and wait for its end."""
+    starters = {"fork": fork, "program": start_program}
+    wait_for_end = starters[delivery.payload["by"]](delivery)
+    traces.leave("ended", delivery, exit_code=wait_for_end())
+
+
+def fork(delivery: Delivery) -> Callable[[], int | None]:
+    """Fork a process that idles; return what waits for its end."""
+
+    def idle() -> None:
+        traces.leave("child", delivery)
+        time.sleep(PATIENCE_SECONDS)
+
+    process = multiprocessing.get_context("fork").Process(target=idle)
+    process.start()
+
+    def wait() -> int | None:
+        process.join()
+        return process.exitcode
+
+    return wait
+
+
+def start_program(delivery: Delivery) -> Callable[[], int]:
+    """Start a program that idles; return what waits for its end."""
+    program = f"import time; print(flush=True); time.sleep({PATIENCE_SECONDS})"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    traces.leave("child", delivery, child_pid=process.pid)
+    return process.wait
 
 
 # Failing -----------------------------------------------------------------------------------
@@ -278,6 +315,36 @@ def crash_once(delivery: Delivery) -> None:
     if delivery.crashes == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     traces.leave("ended", delivery)
+
+
+@handler("exit.once")
+def exit_once(delivery: Delivery) -> None:
+    """End the process as if all were well, but not the second one."""
+    traces.leave("started", delivery)
+    if delivery.crashes == 0:
+        os._exit(0)
+    traces.leave("ended", delivery)
+
+
+@handler("end_loop")
+async def end_loop(delivery: Delivery) -> None:
+    """End the event loop under everybody's feet, the first time, in the way asked for."""
+    traces.leave("started", delivery)
+    if len(traces.all("started", topic="end_loop")) == 1:
+        if delivery.payload["by"] == "stopping":
+            asyncio.get_running_loop().stop()
+        else:
+            _background.add(asyncio.create_task(exit_in_background()))
+        await asyncio.Event().wait()
+    traces.leave("ended", delivery)
+
+
+_background: set[asyncio.Task[None]] = set()
+
+
+async def exit_in_background() -> None:
+    """End the program, as if a task could."""
+    raise SystemExit(0)
 
 
 @handler("overrun", timeout=0.3)
