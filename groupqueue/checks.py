@@ -46,10 +46,10 @@ def check_settings(**_kwargs: Any) -> Messages:
 
 @checks.register(TAG)
 def check_connections(**_kwargs: Any) -> Messages:
-    """E002 to E006: a CONNECTION leads nowhere. W002: an embedded server moves about."""
+    """E002 to E007: a CONNECTION leads nowhere. W002: an embedded server moves about."""
     messages: Messages = []
     for config in _configs():
-        # Only its use can show whether a URL or a callable is right.
+        # Only its use can show whether a callable is right.
         check = _CONNECTION_CHECKS.get(conf.connection_kind(config.connection))
         if check is not None:
             path = f"GROUPQUEUE[{config.name!r}]['CONNECTION']"
@@ -105,13 +105,13 @@ def check_shared_cache(**_kwargs: Any) -> Messages:
             id=f"{TAG}.W005",
         )
         for config in _configs()
-        if config.connection == DEFAULT_CACHE_ALIAS
+        if _shares_default_cache(config)
     ]
 
 
 @checks.register(TAG, deploy=True)
 def check_servers(**_kwargs: Any) -> Messages:
-    """W004: a server does not answer. E101 to E103, W101: it could lose messages."""
+    """W004: a server does not answer. E101 to E104, W101: it could lose messages."""
     # Loaded here, as all other checks do without.
     from groupqueue.transport import servers  # noqa: PLC0415
 
@@ -138,6 +138,7 @@ _SERVER_IDS = {
     "old-server": "E101",
     "eviction": "E102",
     "replica": "E103",
+    "permissions": "E104",
     "no-append-only-file": "W101",
 }
 
@@ -150,6 +151,17 @@ def _configs() -> Iterator[conf.QueueConfig]:
         return
     for name in names:
         yield conf.get_config(name)
+
+
+def _shares_default_cache(config: conf.QueueConfig) -> bool:
+    from groupqueue.transport import connections  # noqa: PLC0415 - loads the driver
+
+    if config.connection == DEFAULT_CACHE_ALIAS:
+        return True
+    try:
+        return connections.lives_in_cache(config.name, DEFAULT_CACHE_ALIAS)
+    except GroupQueueError:
+        return False  # Wherever it leads, other checks say that it cannot be used.
 
 
 def _check_alias(path: str, alias: str) -> Iterator[checks.CheckMessage]:
@@ -214,10 +226,27 @@ def _check_dotted_path(path: str, dotted: str) -> Iterator[checks.CheckMessage]:
         )
 
 
+def _check_url(path: str, url: str) -> Iterator[checks.CheckMessage]:
+    from groupqueue.transport import connections  # noqa: PLC0415 - loads the driver
+
+    try:
+        connections.check_url(url, path)
+    except ConfigurationError as error:
+        yield checks.Error(
+            str(error),
+            hint=(
+                "Write redis://user:password@host:port/database; in a password, write characters"
+                " such as / # ? @ as urllib.parse.quote(password, safe='') does."
+            ),
+            id=f"{TAG}.E007",
+        )
+
+
 _CONNECTION_CHECKS: dict[
     conf.ConnectionKind, Callable[[str, str], Iterator[checks.CheckMessage]]
 ] = {
     "alias": _check_alias,
     "dotted path": _check_dotted_path,
     "embedded": _check_embedded,
+    "url": _check_url,
 }

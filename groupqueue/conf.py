@@ -122,6 +122,15 @@ def cache_backends() -> dict[str, str]:
     return {alias: str(cache.get("BACKEND", "")) for alias, cache in caches.items()}
 
 
+def cache_locations(alias: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return each LOCATION of a cache with the cache's OPTIONS; none if there is no such cache."""
+    cache: Mapping[str, Any] = settings.CACHES.get(alias, {})
+    location = cache.get("LOCATION") or ()
+    # Django's own backend and django-redis take several in one str.
+    urls = re.split("[;,]", location) if isinstance(location, str) else location
+    return [(str(url), cache.get("OPTIONS") or {}) for url in urls]
+
+
 def is_aware() -> bool:
     """Say whether the project's datetimes are aware ones, by USE_TZ."""
     return bool(settings.USE_TZ)

@@ -21,6 +21,8 @@ a second for its receivers.
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -126,3 +128,14 @@ def _log_error(receiver: object, error: Exception) -> None:
         exc_info=error,
         extra={"action": "signal_receiver_failed", "receiver": name},
     )
+
+
+def _unlock_after_fork() -> None:
+    """Give the signals locks of their own: another thread may have been sending at the fork."""
+    for signal in globals().values():
+        if isinstance(signal, Signal):
+            signal.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_after_fork)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from django.core.checks import CheckMessage, Error, Warning, run_checks
 from django_redis.cache import RedisCache
 
@@ -179,8 +180,54 @@ def a_client() -> object:
     raise ConnectionError("a check is not to connect")
 
 
+def a_client_of_the_caches_server() -> redis.Redis:
+    return redis.Redis(host="host", port=1, db=2)
+
+
 class OwnCache(RedisCache):  # type: ignore[misc]
     """A project's own cache, built on django-redis's."""
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis://host:notaport/0", "its port is no port's number"),
+        ("redis://host:66000/0", "its port is no port's number"),
+        ("redis://:pass/secret@host:1/0", "no database's number"),
+        ("redis://host:1/zero", "no database's number"),
+        ("redis://host:1/0?no_such_option=1", "no_such_option"),
+        ("redis://host:1/0?socket_timeout=soon", "socket_timeout"),
+        ("redis://host:1/0?protocol=9", "protocol"),
+        ("unix:///run/x.sock?db=zero", "db"),
+    ],
+)
+def test_a_url_that_cannot_be_connected_to_is_an_error(
+    settings: Settings, url: str, reason: str
+) -> None:
+    connect(settings, url)
+
+    messages = checked()
+
+    assert ids(messages) == ["groupqueue.E007"]
+    path = "GROUPQUEUE['default']['CONNECTION']"
+    assert messages[0].msg.startswith(f"{path} is no valid Redis URL: ")
+    assert reason in messages[0].msg
+    assert "secret" not in messages[0].msg
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost",
+        "redis://user:p%2Fss@[::1]:6379/15?socket_timeout=2.5&health_check_interval=30",
+        "rediss://host:1/0?ssl_cert_reqs=none",
+        "unix://user@/run/x.sock?db=2",
+    ],
+)
+def test_a_url_is_right_without_its_server(settings: Settings, url: str) -> None:
+    connect(settings, url)
+
+    assert checked() == []
 
 
 # Handlers --------------------------------------------------------------------------------
@@ -269,20 +316,70 @@ def test_a_server_that_does_not_answer_is_a_warning(settings: Settings) -> None:
     assert messages[0].msg.startswith("the server of queue 'default' could not be checked: Redis")
 
 
+def caching(location: object, **keys: object) -> dict[str, object]:
+    """Return a setting CACHES whose default cache is in Redis, by Django's own backend."""
+    backend = "django.core.cache.backends.redis.RedisCache"
+    return {"default": {"BACKEND": backend, "LOCATION": location, **keys}}
+
+
+@pytest.mark.usefixtures("no_findings")
 def test_a_queue_in_the_default_caches_database_is_warned_of_before_deployment(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
 ) -> None:
-    settings.CACHES = {"default": DJANGO_REDIS, "queues": DJANGO_REDIS}
-    settings.GROUPQUEUE = {
-        "default": {"CONNECTION": "default"},
-        "other": {"CONNECTION": "queues"},
-    }
-    monkeypatch.setattr(servers, "findings", lambda _queue: [])
+    elsewhere = {**DJANGO_REDIS, "LOCATION": "redis://localhost:1/1"}
+    settings.CACHES = {"default": DJANGO_REDIS, "same": DJANGO_REDIS, "other": elsewhere}
+    settings.GROUPQUEUE = {alias: {"CONNECTION": alias} for alias in ("default", "same", "other")}
 
-    (message,) = checked(deploy=True)
+    messages = checked(deploy=True)
 
-    assert message.id == "groupqueue.W005"
-    assert "'default' shares its Redis database" in message.msg
-    assert message.hint is not None
-    assert "cache.clear()" in message.hint
+    assert ids(messages) == ["groupqueue.W005"] * 2
+    for message, queue in zip(messages, ("default", "same"), strict=True):
+        assert f"{queue!r} shares its Redis database" in message.msg
+        assert "cache.clear()" in str(message.hint)
     assert checked() == []
+
+
+@pytest.mark.usefixtures("no_findings")
+@pytest.mark.parametrize(
+    ("connection", "caches"),
+    [
+        ("redis://localhost:1/0", caching("redis://localhost:1/0")),
+        ("redis://127.0.0.1:1", caching("redis://localhost:1/0")),
+        ("redis://user:pass@host:1/2", caching("redis://host:1/2?socket_timeout=3")),
+        ("redis://host:1/2", caching("redis://host:1", OPTIONS={"db": 2})),
+        ("redis://host:1", caching(["redis://first:1", "redis://host:1"])),
+        ("redis://host:1", caching("redis://first:1;redis://host:1")),
+        ("unix:///run/x.sock?db=3", caching("unix:///run/x.sock?db=3")),
+        ("redis://host:6379/0", {"default": {**DJANGO_REDIS, "LOCATION": "redis://host"}}),
+        (a_client_of_the_caches_server, caching("redis://host:1/2")),
+    ],
+)
+def test_a_queue_that_comes_to_the_default_caches_database_another_way_is_found(
+    settings: Settings, connection: object, caches: dict[str, object]
+) -> None:
+    settings.CACHES = caches
+    connect(settings, connection)
+
+    assert ids(checked(deploy=True)) == ["groupqueue.W005"]
+
+
+@pytest.mark.usefixtures("no_findings")
+@pytest.mark.parametrize(
+    "caches",
+    [
+        caching("redis://host:1/1"),
+        caching("redis://host:2/0"),
+        caching("redis://other:1/0"),
+        caching("redis://host:notaport/0"),
+        caching("unix:///run/x.sock"),
+        {"default": LOCMEM},
+        {"default": {"BACKEND": "a.Memcached", "LOCATION": "host:1"}},
+    ],
+)
+def test_a_queue_beside_the_default_cache_is_right(
+    settings: Settings, caches: dict[str, object]
+) -> None:
+    settings.CACHES = caches
+    connect(settings, "redis://host:1/0")
+
+    assert checked(deploy=True) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
@@ -17,6 +18,7 @@ import redis
 
 from groupqueue.exceptions import ConfigurationError, ServerUnavailable
 from groupqueue.transport import embedded, embedded_keeper
+from groupqueue.transport.connections import get_async_transport, get_transport, location
 from tests.servers import wait_until
 
 USER = """
@@ -339,6 +341,86 @@ def test_a_removed_directory_is_made_anew(directory):
     assert ask(directory, "DBSIZE") == 0
 
 
+def test_a_removed_socket_comes_back_with_the_data(directory):
+    path = embedded.ensure_running(directory)
+    ask(directory, "SET", "kept", "yes")
+
+    path.unlink()
+    embedded.ensure_running(directory)
+
+    assert ask(directory, "GET", "kept") == b"yes"
+    assert embedded_keeper.is_kept(directory)
+
+
+def test_a_server_whose_directory_was_removed_makes_way_for_the_next_one(directory):
+    path = embedded.ensure_running(directory)
+    pid = server_pid(directory)
+    directory.rename(directory.with_name("moved"))
+
+    embedded.ensure_running(directory)
+
+    wait_until(lambda: not is_alive(pid), "the end of the server without a directory")
+    assert path.exists()
+    assert ask(directory, "PING") is True
+    assert log_of_starts(directory) == 1
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether the process exists and is no zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def log_of_starts(directory: Path) -> int:
+    """Return how often a server of the directory has come up."""
+    return (directory / "valkey.log").read_text().count("Ready to accept connections")
+
+
+def end_everything(directory: Path) -> None:
+    """Kill the server and its keeper, which would start another one."""
+    os.kill(keeper_pid(directory), signal.SIGKILL)
+    os.kill(server_pid(directory), signal.SIGKILL)
+    wait_until_gone(directory)
+
+
+def test_a_transport_brings_back_a_server_that_was_killed_together_with_its_keeper(
+    directory, settings
+):
+    settings.GROUPQUEUE = {"default": {"CONNECTION": f"embedded://{directory}"}}
+    transport = get_transport()
+    for number in range(2):
+        transport.publish("group", b"%d" % number)
+        end_everything(directory)
+
+    transport.publish("group", b"2")
+
+    assert ask(directory, "LLEN", "gq:{default:0}:q:group") == 3
+
+
+async def test_an_async_transport_brings_it_back_too(directory, settings):
+    settings.GROUPQUEUE = {"default": {"CONNECTION": f"embedded://{directory}"}}
+    transport = get_async_transport()
+    await transport.publish("group", b"1")
+    await asyncio.to_thread(end_everything, directory)
+
+    await transport.publish("group", b"2")
+    await transport.close()
+
+    assert ask(directory, "LLEN", "gq:{default:0}:q:group") == 2
+
+
+def test_no_server_is_started_before_the_first_call(directory, settings):
+    settings.GROUPQUEUE = {"default": {"CONNECTION": f"embedded://{directory}"}}
+
+    get_transport()
+
+    assert location("default") == f"unix://{embedded.socket_path(directory)}?db=0"
+    assert not directory.exists()
+
+
 def test_directory_and_socket_are_private(directory):
     path = embedded.ensure_running(directory)
 
@@ -388,7 +470,7 @@ def test_a_path_too_long_for_a_socket_gets_a_short_private_one(tmp_path, directo
     finally:
         embedded.release()
         wait_until_gone(deep)
-        embedded.socket_path(deep).parent.rmdir()
+    assert not path.parent.exists()
 
 
 def test_a_socket_directory_that_others_could_reach_is_refused(tmp_path):

@@ -43,7 +43,7 @@ def look_at(queue: str, *, may_manage: bool) -> QueueState:
 def _location(queue: str) -> str:
     connection = conf.get_config(queue).connection
     if isinstance(connection, str) and conf.connection_kind(connection) == "embedded":
-        # It holds no password, and asking for more would start the server.
+        # It holds no password, and says more to people than the path of a socket.
         return connection
     try:
         return connections.location(queue)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import threading
 from typing import Any
 
@@ -15,7 +17,8 @@ from groupqueue import conf
 from groupqueue.core.keys import shard_prefix
 from groupqueue.exceptions import ConfigurationError
 from groupqueue.transport.clients import async_twin
-from groupqueue.transport.embedded import ensure_running, parse_embedded_url
+from groupqueue.transport.embedded import parse_embedded_url
+from groupqueue.transport.embedded_connections import embedded_client
 from groupqueue.transport.errors import ANY, translated
 from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
 
@@ -71,11 +74,22 @@ def new_transport(queue: str, *, patient: bool = True) -> RedisTransport:
 
 def location(queue: str) -> str:
     """Return where the queue lives, for people: never with a password in it."""
-    kwargs = new_transport(queue).client.connection_pool.connection_kwargs
-    if "path" in kwargs:
-        return f"unix://{kwargs['path']}?db={kwargs.get('db') or 0}"
-    host, port = kwargs.get("host", "?"), kwargs.get("port", 6379)
-    return f"redis://{host}:{port}/{kwargs.get('db') or 0}"
+    return _place(_client(conf.get_config(queue)))
+
+
+def lives_in_cache(queue: str, alias: str) -> bool:
+    """Say whether the queue lives in the database that a cache of the project uses."""
+    places = [
+        _place(_from_url(url, f"CACHES[{alias!r}]['LOCATION']", db=options.get("db") or 0))
+        for url, options in conf.cache_locations(alias)
+        if url.startswith(_URL_SCHEMES)
+    ]
+    return bool(places) and _comparable(location(queue)) in map(_comparable, places)
+
+
+def check_url(url: str, path: str) -> None:
+    """Raise ConfigurationError naming the path unless the URL is one that can be connected to."""
+    _from_url(url, path)
 
 
 def _forget_closed_loops() -> None:
@@ -98,13 +112,24 @@ def forget_transports() -> None:
         transport.close()
 
 
+def _place(client: redis.Redis) -> str:
+    kwargs = client.connection_pool.connection_kwargs
+    if "path" in kwargs:
+        return f"unix://{kwargs['path']}?db={kwargs.get('db') or 0}"
+    host, port = kwargs.get("host", "?"), kwargs.get("port", 6379)
+    return f"redis://{host}:{port}/{kwargs.get('db') or 0}"
+
+
+def _comparable(place: str) -> str:
+    return place.replace("//localhost:", "//127.0.0.1:")
+
+
 def _client(config: conf.QueueConfig) -> redis.Redis:
     connection = config.connection
     path = f"GROUPQUEUE[{config.name!r}]['CONNECTION']"
     if isinstance(connection, str):
         if connection.startswith(_EMBEDDED_SCHEME):
-            socket = ensure_running(parse_embedded_url(connection))
-            return redis.Redis(unix_socket_path=str(socket))
+            return embedded_client(parse_embedded_url(connection))
         if connection.startswith(_URL_SCHEMES):
             return _from_url(connection, path)
         if "." not in connection:
@@ -122,14 +147,19 @@ def _client(config: conf.QueueConfig) -> redis.Redis:
     return client
 
 
-def _from_url(url: str, path: str) -> redis.Redis:
+def _from_url(url: str, path: str, **options: Any) -> redis.Redis:
+    # The driver would take another path for database 0.
+    if re.match(r"rediss?://[^/?]*/[^?]*[^?/\d]", url):
+        raise ConfigurationError(f"{path} is no valid Redis URL: its path is no database's number")
     try:
-        client = redis.Redis.from_url(url)
+        client = redis.Redis.from_url(url, **options)
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # refuses options that it does not know
         return client
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"{path} is no valid Redis URL: {error}") from error
+    except (ValueError, TypeError, redis.RedisError) as error:
+        # An unescaped password is mistaken for a port, and the driver would show it.
+        reason = "its port is no port's number" if "Port" in str(error) else error
+        raise ConfigurationError(f"{path} is no valid Redis URL: {reason}") from None
 
 
 def _from_django_redis(alias: str, path: str) -> redis.Redis:
@@ -147,3 +177,13 @@ def _from_django_redis(alias: str, path: str) -> redis.Redis:
             f"{path} names the cache {alias!r}, which is not a django-redis cache in CACHES"
         ) from error
     return client
+
+
+def _unlock_after_fork() -> None:
+    """Have a lock of one's own: another thread may have held the parent's at the fork."""
+    global _lock  # noqa: PLW0603 - a lock cannot be told that its holder is gone
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_after_fork)

@@ -54,6 +54,10 @@ def parse_embedded_url(url: str) -> Path:
 
 def socket_path(directory: Path) -> Path:
     """Return where the server of `directory` listens; long paths get a short private one."""
+    if sys.platform == "win32":
+        raise ServerUnavailable(
+            "embedded:// needs Linux or macOS: on Windows set CONNECTION to a redis:// URL"
+        )
     directory = directory.expanduser().resolve()
     path = directory / "valkey.sock"
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
@@ -70,20 +74,17 @@ def socket_path(directory: Path) -> Path:
 def ensure_running(directory: Path) -> Path:
     """Return the socket of the server of `directory`, which this process now uses and which runs.
 
-    Cheap when it runs already, so call it before every new connection: it
-    brings back a server that was lost. Raises ServerUnavailable with the reason.
+    Cheap when it runs already, so that it is called before every new connection:
+    it brings back a server that was lost. Raises ServerUnavailable with the reason.
     """
-    if sys.platform == "win32":
-        raise ServerUnavailable(
-            "embedded:// needs Linux or macOS: on Windows set CONNECTION to a redis:// URL"
-        )
     directory = directory.expanduser().resolve()
     try:
         with _guard:
             path = socket_path(directory)
             _make_private(directory, may_hold_data=True)
-            _make_private(path.parent, may_hold_data=path.parent == directory)
             _hold(directory)
+            # Not before: a keeper on its way out removes it while it keeps others waiting.
+            _make_private(path.parent, may_hold_data=path.parent == directory)
             if not _is_served(directory, path):
                 _start(directory, path)
     except OSError as error:

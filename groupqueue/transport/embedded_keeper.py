@@ -29,6 +29,9 @@ from typing import NoReturn
 READY_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.02
+SOCKET_CHECK_SECONDS = 1.0
+# A server that starts makes its socket first, in no time.
+CHECKS_WITHOUT_SOCKET_TOLERATED = 2
 RESTART_DELAY_SECONDS = 0.1
 MAX_RESTART_DELAY_SECONDS = 5.0
 HEALTHY_AFTER_SECONDS = 10.0
@@ -99,6 +102,7 @@ class Server:
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._restart_whenever_it_dies, daemon=True)
+        self._doorkeeper = threading.Thread(target=self._see_to_the_socket, daemon=True)
         # The server inherits this lock: while one runs on the data, with or
         # without its keeper, no second one can.
         self._lock = open_lock(directory / "server.lock")
@@ -108,6 +112,7 @@ class Server:
         self._end_orphan()
         first = self._process = self._spawn()
         self._watcher.start()
+        self._doorkeeper.start()
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         while (answer := probe(self._socket_path)) is not Answer.SERVING:
             if first.returncode is not None:
@@ -124,7 +129,7 @@ class Server:
             self._stopping.set()
             if not self._watcher.is_alive():
                 return
-            self._process.terminate()
+            self._end()
         self._watcher.join(STOP_TIMEOUT_SECONDS)
         if self._watcher.is_alive():
             self._process.kill()
@@ -144,6 +149,35 @@ class Server:
                 if self._stopping.is_set():
                     return
                 self._process = self._spawn()
+
+    def _see_to_the_socket(self) -> None:
+        """Have a server that nobody finds any more, as its socket is gone, restarted."""
+        missed = 0
+        while not self._stopping.wait(SOCKET_CHECK_SECONDS):
+            with self._guard:
+                missed = 0 if self._socket_path.exists() else missed + 1
+                if not self._has_its_directory():
+                    self._stopping.set()  # newcomers meet at another server
+                    self._end()
+                elif missed > CHECKS_WITHOUT_SOCKET_TOLERATED:
+                    self._end()
+                    missed = 0
+
+    def _end(self) -> None:
+        if self._has_its_directory():
+            self._process.terminate()
+        else:
+            # There is no data to save, and on its way out it would remove the socket of the
+            # server that has taken its place.
+            self._process.kill()
+
+    def _has_its_directory(self) -> bool:
+        """Return whether the data directory is still the one that the keeper began with."""
+        try:
+            found, held = (self._directory / "server.lock").stat(), os.fstat(self._lock)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self._log_path.open("ab") as log:
@@ -218,6 +252,9 @@ def keep(
         # A newcomer waits for users.lock, held until this process ends: it
         # cannot meet the server on its way out.
         server.stop()
+        if socket_path.parent != directory:
+            with suppress(OSError):  # It is not empty, so somebody else's as well.
+                socket_path.parent.rmdir()
 
 
 def _become_keeper(directory: Path, socket_path: Path) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from redis import exceptions as driver
 
 from groupqueue.exceptions import (
@@ -14,6 +16,7 @@ from groupqueue.exceptions import (
 )
 
 ANY = (driver.RedisError, driver.RedisClusterException, OSError)
+NO_PERMISSION = driver.NoPermissionError
 NO_SCRIPT = driver.NoScriptError
 READ_ONLY = driver.ReadOnlyError
 
@@ -29,6 +32,14 @@ _UNAVAILABLE = (
     driver.MasterDownError,
 )
 _UNAVAILABLE_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ", "UNBLOCKED ", "READONLY ", "LOADING ")
+
+
+# The address led to nobody: no command can have been sent.
+_NOBODY_THERE = (ConnectionRefusedError, FileNotFoundError, socket.gaierror)
+
+
+class NotReached(ServerUnavailable):
+    """Redis cannot be reached, so that nothing was done."""
 
 
 def translated(error: Exception) -> GroupQueueError:
@@ -50,8 +61,26 @@ def translated(error: Exception) -> GroupQueueError:
     is_refused = isinstance(error, driver.AuthenticationError | driver.AuthorizationError)
     is_away = isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS)
     if is_away and not is_refused:
-        return ServerUnavailable(f"Redis is not available: {text}")
+        is_never_sent = isinstance(error.__context__, _NOBODY_THERE)
+        unavailable = NotReached if is_never_sent else ServerUnavailable
+        return unavailable(f"Redis is not available: {text}")
     return ServerRefused(f"{_refusal(error)}: {text}")
+
+
+def after_both(earlier: ServerUnavailable, later: ServerUnavailable) -> ServerUnavailable:
+    """Return what is known after two attempts: the later one's error, if need be less sure."""
+    if isinstance(later, NotReached) and not isinstance(earlier, NotReached):
+        unsure = ServerUnavailable(*later.args)
+        unsure.__cause__ = later.__cause__
+        return unsure
+    return later
+
+
+def of_publishing(error: ServerUnavailable) -> ServerUnavailable:
+    """Return the error of a publish, which says what became of the messages."""
+    if isinstance(error, NotReached):
+        return ServerUnavailable(f"{error}; nothing was stored")
+    return ServerUnavailable(f"{error}; it is not known whether the messages were stored")
 
 
 def _refusal(error: Exception) -> str:

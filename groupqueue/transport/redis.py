@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -29,11 +30,19 @@ from groupqueue.exceptions import (
 from groupqueue.transport import scripts
 from groupqueue.transport.clients import (
     LONGEST_WAIT_SECONDS,
-    knows_shebang,
+    connection_limit,
+    is_fake,
     own_async_client,
     own_client,
 )
-from groupqueue.transport.errors import ANY, NO_SCRIPT, READ_ONLY, translated
+from groupqueue.transport.errors import (
+    ANY,
+    NO_SCRIPT,
+    READ_ONLY,
+    after_both,
+    of_publishing,
+    translated,
+)
 
 T = TypeVar("T")
 
@@ -71,6 +80,12 @@ class Publishers:
     def answered(self, name: str, sequence: int) -> None:
         """Put the name back into use."""
         self._free.append((name, sequence))
+
+
+# Every transport of this process, whoever made it.
+_transports: weakref.WeakSet[RedisTransport | AsyncRedisTransport] = weakref.WeakSet()
+# Kept after a fork: collected, they would close themselves by way of the parent's event loop.
+_of_the_parents: list[redis.asyncio.Redis] = []
 
 
 class _Transport:
@@ -178,14 +193,14 @@ class RedisTransport(_Transport):
         `patient=False` gives up within two seconds when the server does not answer.
         """
         self.client = own_client(client, patient=patient)
-        shebang = knows_shebang(self.client)
         super().__init__(
             prefix,
             arrival=arrival,
             max_group_depth=max_group_depth,
-            shebang=shebang,
+            shebang=not is_fake(self.client),
             patient=patient,
         )
+        _transports.add(self)
 
     def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """Append one message to a group; return its id.
@@ -209,6 +224,8 @@ class RedisTransport(_Transport):
         except REFUSALS:
             self._publishers.answered(name, sequence)
             raise
+        except ServerUnavailable as error:
+            raise of_publishing(error) from error
         self._publishers.answered(name, sequence)
         return duplicates
 
@@ -297,7 +314,7 @@ class RedisTransport(_Transport):
     def wait_for_hint(self, timeout_seconds: float) -> bool:
         """Wait until a publish or another worker hints at work; False after the timeout."""
         try:
-            return self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
+            return self._execute(*self._wait_command(timeout_seconds)) is not None
         except ANY as error:
             raise translated(error) from error
 
@@ -318,9 +335,9 @@ class RedisTransport(_Transport):
             try:
                 return call.decode(self._evaluate(call))
             except ServerUnavailable as again:
+                error = after_both(error, again)
                 if time.monotonic() >= give_up_at:
-                    raise
-                error = again
+                    break
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale
         raise error
@@ -334,14 +351,21 @@ class RedisTransport(_Transport):
         rest = (1, call.prefix, *call.arguments)
         try:
             try:
-                return self.client.execute_command("EVALSHA", script.sha, *rest)
+                return self._execute("EVALSHA", script.sha, *rest)
             except NO_SCRIPT:
-                return self.client.execute_command("EVAL", script.source, *rest)
+                return self._execute("EVAL", script.source, *rest)
         except ANY as error:
             if isinstance(error, READ_ONLY):
                 # A demoted primary: the next connection may lead to the new one.
                 self.client.connection_pool.disconnect(inuse_connections=False)
             raise translated(error) from error
+
+    def _execute(self, *command: calls.Argument) -> Any:
+        return self.client.execute_command(*command)
+
+    def _begin_anew_after_fork(self) -> None:
+        """Leave the parent's connections to it, and a lock that one of its threads held."""
+        self.client = own_client(self.client, patient=self._patient)
 
 
 class AsyncRedisTransport(_Transport):
@@ -358,14 +382,18 @@ class AsyncRedisTransport(_Transport):
     ) -> None:
         """See RedisTransport."""
         self.client = own_async_client(client, patient=patient)
-        shebang = knows_shebang(self.client)
         super().__init__(
             prefix,
             arrival=arrival,
             max_group_depth=max_group_depth,
-            shebang=shebang,
+            shebang=not is_fake(self.client),
             patient=patient,
         )
+        # Whoever finds no connection free waits for one, however long; the time that the
+        # server may take begins after that.
+        self._connection_limit = connection_limit(client)
+        self._free_connections = asyncio.Semaphore(self._connection_limit)
+        _transports.add(self)
 
     async def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
         """See RedisTransport.publish."""
@@ -381,6 +409,8 @@ class AsyncRedisTransport(_Transport):
         except REFUSALS:
             self._publishers.answered(name, sequence)
             raise
+        except ServerUnavailable as error:
+            raise of_publishing(error) from error
         self._publishers.answered(name, sequence)
         return duplicates
 
@@ -454,9 +484,7 @@ class AsyncRedisTransport(_Transport):
     async def wait_for_hint(self, timeout_seconds: float) -> bool:
         """See RedisTransport.wait_for_hint."""
         try:
-            return (
-                await self.client.execute_command(*self._wait_command(timeout_seconds)) is not None
-            )
+            return await self._execute(*self._wait_command(timeout_seconds)) is not None
         except ANY as error:
             raise translated(error) from error
 
@@ -474,9 +502,9 @@ class AsyncRedisTransport(_Transport):
             try:
                 return call.decode(await self._evaluate(call))
             except ServerUnavailable as again:
+                error = after_both(error, again)
                 if time.monotonic() >= give_up_at:
-                    raise
-                error = again
+                    break
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale
         raise error
@@ -490,13 +518,23 @@ class AsyncRedisTransport(_Transport):
         rest = (1, call.prefix, *call.arguments)
         try:
             try:
-                return await self.client.execute_command("EVALSHA", script.sha, *rest)
+                return await self._execute("EVALSHA", script.sha, *rest)
             except NO_SCRIPT:
-                return await self.client.execute_command("EVAL", script.source, *rest)
+                return await self._execute("EVAL", script.source, *rest)
         except ANY as error:
             if isinstance(error, READ_ONLY):
                 await self.client.connection_pool.disconnect(inuse_connections=False)
             raise translated(error) from error
+
+    async def _execute(self, *command: calls.Argument) -> Any:
+        async with self._free_connections:
+            return await self.client.execute_command(*command)
+
+    def _begin_anew_after_fork(self) -> None:
+        """See RedisTransport._begin_anew_after_fork."""
+        _of_the_parents.append(self.client)
+        self.client = own_async_client(self.client, patient=self._patient)
+        self._free_connections = asyncio.Semaphore(self._connection_limit)
 
 
 def raw_envelope(group: str, payload: bytes, priority: int) -> Envelope:
@@ -504,3 +542,12 @@ def raw_envelope(group: str, payload: bytes, priority: int) -> Envelope:
     if not isinstance(payload, bytes):
         raise InvalidMessage(f"a transport's payload is bytes, not {type(payload).__name__}")
     return Envelope(new_id(), checked_group(group), checked_tier(priority), payload)
+
+
+def _begin_anew_after_fork() -> None:
+    for transport in list(_transports):
+        transport._begin_anew_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew_after_fork)

@@ -1,4 +1,4 @@
-"""Whether a server can be trusted with a queue: version, eviction, persistence, schema."""
+"""Whether a server can be trusted with a queue: permissions, version, eviction, persistence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from typing import Literal, NamedTuple
 
 from groupqueue.transport.connections import new_transport
-from groupqueue.transport.errors import ANY, translated
+from groupqueue.transport.errors import ANY, NO_PERMISSION, translated
+from groupqueue.transport.permissions import COMMANDS, acl_rule, refused_commands
 from groupqueue.transport.redis import RedisTransport
 
 OLDEST_REDIS, OLDEST_VALKEY = (7, 0), (7, 2)
@@ -34,13 +35,34 @@ def findings(queue: str) -> list[Finding]:
 
 
 def findings_of(transport: RedisTransport) -> list[Finding]:
-    """The same for a transport at hand, in one round trip."""
+    """The same for a transport at hand, in two round trips."""
     try:
+        if (permissions := _permissions(transport)) is not None:
+            return [permissions]  # Nothing works without them, perhaps not even to ask on.
         info = transport.client.info()
     except ANY as error:
         raise translated(error) from error
     found = [_version(info), _eviction(info), _persistence(info), _role(info)]
     return [finding for finding in found if finding is not None]
+
+
+def _permissions(transport: RedisTransport) -> Finding | None:
+    try:
+        refused = refused_commands(transport)
+    except NO_PERMISSION as error:
+        # Perhaps even the choice of the database, which needs one more.
+        text, needed = f"the Redis user is refused: {error}", [*COMMANDS, "select"]
+    else:
+        if not refused:
+            return None
+        names, keys = ", ".join(refused), f"{transport.prefix}:*"
+        text, needed = f"the Redis user may not send {names} for the keys {keys}", refused
+    return Finding(
+        "permissions",
+        "error",
+        text,
+        f"Let it: {acl_rule(transport, needed)}. A script that may not go on stops half way.",
+    )
 
 
 def _version(info: dict[str, object]) -> Finding | None:

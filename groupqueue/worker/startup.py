@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from groupqueue import __version__, conf
-from groupqueue.exceptions import GroupQueueError, ServerRefused, ServerUnavailable
+from groupqueue.exceptions import (
+    GroupQueueError,
+    ServerRefused,
+    ServerUnavailable,
+    ServerUnsupported,
+)
 from groupqueue.handlers import registered
 from groupqueue.transport.connections import location
 from groupqueue.transport.servers import findings
@@ -13,18 +18,19 @@ from groupqueue.worker.options import WorkerOptions
 from groupqueue.worker.supervisor import Summary
 
 # Findings about servers that no worker could work with.
-USELESS = ("old-server", "replica")
+USELESS = ("old-server", "replica", "permissions")
 
 
 class UnsafeServer(GroupQueueError):
-    """The server is too old or set up in a way that could lose messages."""
+    """The server is set up in a way that could lose messages."""
 
 
 def server_warnings(options: WorkerOptions) -> Iterator[str]:
     """Ask each queue's server and tell what an operator should know.
 
     A server that does not answer is only reported: the processes wait for it. Raises
-    UnsafeServer for one that could lose messages, unless the options allow it.
+    ServerUnsupported for one that no worker could work with, and UnsafeServer for one that
+    could lose messages, unless the options allow it.
     """
     for queue in options.queues:
         try:
@@ -34,7 +40,9 @@ def server_warnings(options: WorkerOptions) -> Iterator[str]:
             continue
         for finding in found:
             text = f"queue {queue!r}: {finding.text}. {finding.hint}"
-            if finding.id in USELESS or (finding.level == "error" and not options.unsafe_server):
+            if finding.id in USELESS:
+                raise ServerUnsupported(text)
+            if finding.level == "error" and not options.unsafe_server:
                 raise UnsafeServer(text)
             yield text
 

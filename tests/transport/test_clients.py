@@ -106,12 +106,11 @@ def test_a_sentinels_client_leads_to_a_pool_that_asks_the_sentinel():
 
     pool = ours.connection_pool
     assert isinstance(pool, redis.sentinel.SentinelConnectionPool)
-    assert (pool.service_name, pool.sentinel_manager, pool.is_master) == (
-        "primary",
-        sentinel,
-        True,
-    )
+    assert (pool.service_name, pool.is_master) == ("primary", True)
     assert pool.connection_kwargs["db"] == 3
+    (asked,) = pool.sentinel_manager.sentinels
+    assert asked.connection_pool.connection_kwargs["port"] == 1
+    assert asked is not sentinel.sentinels[0]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +164,41 @@ async def test_a_thousand_async_calls_at_once_are_all_answered(
 
     assert [answer for answer in answers if isinstance(answer, Exception)] == []
     assert redis_client.zcard(f"{queue_prefix}:ready:0") == 1000
+
+
+async def test_waiting_for_a_free_connection_has_no_deadline(
+    server: Server, redis_client: redis.Redis, queue_prefix: str, monkeypatch
+):
+    # Far more waiting than a server may take to answer, as ten thousand calls would have.
+    monkeypatch.setattr(clients, "SOCKET_TIMEOUT_SECONDS", 0.6)
+    few = redis.asyncio.Redis.from_url(server.url, max_connections=2)
+    transport = AsyncRedisTransport(few, queue_prefix)
+
+    waits = [transport.wait_for_hint(0.3) for _ in range(12)]
+    answers = await asyncio.gather(*waits, return_exceptions=True)
+    await transport.close()
+
+    assert answers == [False] * 12
+    assert len(transport.client.connection_pool._available_connections) == 2
+
+
+async def test_a_call_that_was_cancelled_while_it_waited_takes_no_connection_along(
+    server: Server, redis_client: redis.Redis, queue_prefix: str
+):
+    one = redis.asyncio.Redis.from_url(server.url, max_connections=1)
+    transport = AsyncRedisTransport(one, queue_prefix)
+    for number in range(40):
+        calls = [asyncio.create_task(transport.wait_for_hint(0.05)) for _ in range(4)]
+        for _ in range(number):
+            await asyncio.sleep(0)
+        for call in calls[number % 4 :]:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    await transport.publish("group", b"1")
+    await transport.close()
+
+    assert redis_client.llen(f"{queue_prefix}:q:group") == 1
 
 
 def test_more_threads_than_a_pool_has_by_default_can_wait_at_once(

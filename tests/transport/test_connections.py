@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 import redis
 from django.test import override_settings
 
+from groupqueue import get_queue
 from groupqueue.exceptions import ConfigurationError, UnknownQueue
 from groupqueue.transport import connections
+from groupqueue.transport import redis as transports
 from groupqueue.transport.connections import (
     get_async_transport,
     get_transport,
     location,
     new_transport,
 )
-from tests.servers import Server
+from tests.servers import Server, wait_until
 
 
 def configured(connection: object, **keys: object) -> Any:
@@ -91,6 +94,22 @@ def test_a_connection_that_leads_nowhere_is_an_error_naming_its_path(connection,
         new_transport("default")
 
     assert "GROUPQUEUE['default']['CONNECTION']" in str(refusal.value)
+
+
+def test_looking_where_a_queue_lives_and_asking_without_patience_leave_no_connection(
+    default_client: redis.Redis,
+):
+    gc.collect()
+    alive = len(transports._transports)
+    connected = len(default_client.client_list())
+    with configured(default_client_url(default_client)):
+        for _ in range(20):
+            location("default")
+            get_queue("default", patient=False).snapshot()
+
+    gc.collect()
+    assert len(transports._transports) <= alive
+    wait_until(lambda: len(default_client.client_list()) == connected, "no other connections")
 
 
 def test_an_unknown_queue_is_an_error_naming_it():

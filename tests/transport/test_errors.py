@@ -11,7 +11,13 @@ from groupqueue.exceptions import (
     ServerUnavailable,
     WrongKeyType,
 )
-from groupqueue.transport.errors import ANY, translated
+from groupqueue.transport.errors import (
+    ANY,
+    NotReached,
+    after_both,
+    of_publishing,
+    translated,
+)
 
 UNAVAILABLE = [
     driver.ConnectionError("Connection refused"),
@@ -74,3 +80,15 @@ def test_a_key_that_looks_like_another_error_does_not_mislead():
     error = driver.ResponseError("WRONGKEY gq:{OOM :0}:prio is a string")
 
     assert isinstance(translated(error), WrongKeyType)
+
+
+def test_a_publish_is_only_undone_for_sure_when_no_attempt_can_have_arrived():
+    lost, nobody = ServerUnavailable("the reply was lost"), NotReached("nobody listens")
+
+    undone = of_publishing(after_both(nobody, nobody))
+    unknown = [after_both(lost, nobody), after_both(nobody, lost), after_both(lost, lost)]
+
+    assert str(undone) == "nobody listens; nothing was stored"
+    for error in map(of_publishing, unknown):
+        assert str(error).endswith("; it is not known whether the messages were stored")
+    assert str(unknown[0]) == "nobody listens"

@@ -47,6 +47,17 @@ async def test_a_publish_whose_reply_was_lost_has_one_effect(proxied_shard: Shar
     assert proxied_shard.redis.hgetall(proxied_shard.named("backlog")) == {b"0": b"1"}
 
 
+async def test_a_publish_that_nobody_answers_says_that_it_may_have_been_stored(
+    proxied_shard: Shard, proxy: Proxy
+):
+    proxy.lose_reply(times=TRIES)
+
+    with pytest.raises(ServerUnavailable, match="not known whether the messages were stored"):
+        await proxied_shard.publish("group", b"once")
+
+    assert proxied_shard.depth("group") == 1
+
+
 async def test_a_publish_whose_request_was_lost_is_sent_again(proxied_shard: Shard, proxy: Proxy):
     proxy.lose_request()
 

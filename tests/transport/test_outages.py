@@ -47,6 +47,18 @@ async def test_a_server_that_does_not_listen_is_unavailable(executor: str, queue
 
 
 @executors
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:{port}", "redis://no-such-host.invalid", "unix:///no.sock"]
+)
+async def test_a_publish_to_a_server_that_is_not_there_says_that_nothing_was_stored(
+    executor: str, url: str, queue_prefix: str
+):
+    async with reach(executor, url.format(port=free_port()), queue_prefix) as transport:
+        with pytest.raises(ServerUnavailable, match=r"; nothing was stored$"):
+            await transport.publish("group", b"1")
+
+
+@executors
 async def test_a_name_that_is_no_host_is_unavailable(executor: str, queue_prefix: str):
     async with reach(executor, "redis://no-such-host.invalid:1/0", queue_prefix) as transport:
         with pytest.raises(ServerUnavailable):

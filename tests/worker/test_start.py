@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 from pytest_django import Settings
 
 from tests.servers import Server, start_server
@@ -60,6 +62,26 @@ def test_a_server_that_evicts_keys_is_used_if_asked_to(
     assert worker.wait() == 0
     assert "maxmemory-policy is allkeys-lru" in worker.log
     assert len(stage.traces.all("ended")) == 1
+
+
+def test_a_user_without_a_permission_is_refused_by_its_name(
+    stage: Stage, default_client: redis.Redis
+) -> None:
+    user = f"user-{uuid.uuid4().hex}"
+    rules = ("on", f">{PASSWORD}", "~gq:*", "+@all", "-hmget")
+    default_client.execute_command("ACL", "SETUSER", user, *rules)
+    try:
+        _, server = str(stage.plan.queues[stage.queue]["CONNECTION"]).split("//")
+        stage.add_queue("restricted", CONNECTION=f"redis://{user}:{PASSWORD}@{server}")
+        worker = stage.work("--unsafe-server", queues=["restricted"])
+
+        assert worker.wait() == 1
+    finally:
+        default_client.acl_deluser(user)
+    assert "the Redis user may not send hmget for the keys gq:{restricted:0}:*" in worker.log
+    assert f"ACL SETUSER {user} ~gq:* +hmget" in worker.log
+    assert "could lose messages" not in worker.log
+    assert stage.traces.all("worker_started") == []
 
 
 def test_no_password_is_shown(stage: Stage, guarded_server: Server) -> None:
