@@ -38,6 +38,7 @@ class PublishOptions(TypedDict, total=False):
     dedup_key: str | None
     dedup_window: float | datetime.timedelta | None
     expires_in: float | datetime.timedelta | None
+    width: int | None
     on_commit: bool
     using: str | None
 

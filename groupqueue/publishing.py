@@ -49,6 +49,7 @@ def publish(
     dedup_key: str | None = None,
     dedup_window: float | datetime.timedelta | None = None,
     expires_in: float | datetime.timedelta | None = None,
+    width: int | None = None,
     on_commit: bool = True,
     using: str | None = None,
 ) -> str:
@@ -63,6 +64,10 @@ def publish(
     with the same `dedup_key` within `dedup_window` (else DEDUP_WINDOW) are stored once:
     the first one's id is returned, other content is a DedupConflict. `expires_in`: a
     message that has not been delivered by then is dropped.
+
+    `width=n`, 2 to 1,000, makes the group a wide one until it has drained: up to n of its
+    messages are in flight at once, started in order; one that is retried or halted does not
+    hold up the others. The latest publish with a width decides.
 
     The payload is encoded before this returns. Inside `atomic()` of the database
     `using` the message is sent after the commit, and never when the block or its
@@ -86,6 +91,7 @@ def publish(
             dedup_key=dedup_key,
             dedup_window=dedup_window,
             expires_in=expires_in,
+            width=width,
         ),
     )
     duplicates = _dispatch(queue, [sealed], on_commit=on_commit, using=using)
@@ -124,6 +130,7 @@ async def apublish(
     dedup_key: str | None = None,
     dedup_window: float | datetime.timedelta | None = None,
     expires_in: float | datetime.timedelta | None = None,
+    width: int | None = None,
     on_commit: bool = True,
     using: str | None = None,
 ) -> str:
@@ -142,6 +149,7 @@ async def apublish(
             dedup_key=dedup_key,
             dedup_window=dedup_window,
             expires_in=expires_in,
+            width=width,
         ),
     )
     duplicates = await _adispatch(queue, [sealed], on_commit=on_commit, using=using)
@@ -195,6 +203,7 @@ def _sealed(config: QueueConfig, message: Outgoing) -> _Sealed:
         dedup_key=message.dedup_key,
         dedup_window=message.dedup_window,
         expires_in=message.expires_in,
+        width=message.width,
         content=(group, content),
         default_dedup_window=config.dedup_window,
         aware_only=is_aware(),

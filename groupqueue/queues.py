@@ -10,7 +10,13 @@ from groupqueue import conf
 from groupqueue.core import calls
 from groupqueue.core.codec import Codec
 from groupqueue.core.keys import shard_prefix
-from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
+from groupqueue.core.letters import (
+    Flow,
+    drop_letters,
+    purge_group,
+    read_letters,
+    redrive_letters,
+)
 from groupqueue.core.messages import checked_group, checked_tier
 from groupqueue.core.options import due_text
 from groupqueue.core.rates import parse_rate
@@ -216,12 +222,12 @@ class Queue:
         return await self._aperform(calls.release(self.prefix, checked_group(group), token))
 
     def purge(self, group: str) -> int:
-        """Throw the messages of a group away, a leased one too; return how many."""
-        return self._perform(calls.purge(self.prefix, [checked_group(group)])).messages
+        """Throw the messages of a group away, leased ones too; return how many."""
+        return self._run(purge_group(self.prefix, checked_group(group)))
 
     async def apurge(self, group: str) -> int:
         """See `purge`."""
-        return (await self._aperform(calls.purge(self.prefix, [checked_group(group)]))).messages
+        return await self._arun(purge_group(self.prefix, checked_group(group)))
 
     def explain(self, group: str) -> Explanation:
         """Return a group's state and the reason for it; costs the same however full the queue."""

@@ -14,11 +14,13 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import (
     HIGHEST_TIER,
+    PLACE,
     Envelope,
     EnvelopeOptions,
     Lease,
     Leased,
     split_element,
+    split_place,
 )
 from groupqueue.core.rates import NO_RATES, Rates, rate_text
 from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
@@ -201,6 +203,7 @@ def _publish_with(
             options.dedup_key,
             "" if options.dedup_ms is None else options.dedup_ms,
             options.digest,
+            "" if options.width is None else options.width,
         )
 
     def decode(reply: Reply) -> Duplicates:
@@ -281,7 +284,7 @@ def turn(
             0,
         ):
             raise InvalidArgument(f"{outcome} with {done} of {1 + len(lease.rest)} messages done")
-        arguments += (outcome, _sent(lease.group), lease.token, _sent(lease.id), settlement.span)
+        arguments += (outcome, _key(lease), lease.token, _sent(lease.id), settlement.span)
         arguments += (value, error)
     return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
 
@@ -318,7 +321,7 @@ def ack(prefix: str, lease: Lease) -> Call[int]:
     """
     if lease.rest or lease.is_alone:
         return settle(prefix, Settlement.ack(lease, 1 + len(lease.rest)))
-    arguments = (_sent(lease.group), lease.token, _sent(lease.id))
+    arguments = (_key(lease), lease.token, _sent(lease.id))
     return Call("ack", prefix, arguments, _decode_left(lease), repeatable=True)
 
 
@@ -329,7 +332,7 @@ def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Ca
     """
     if lease.rest or lease.is_alone:
         return settle(prefix, Settlement.retry(lease, delay_ms / 1000, error))
-    arguments = (_sent(lease.group), lease.token, _sent(lease.id), delay_ms, shortened(error))
+    arguments = (_key(lease), lease.token, _sent(lease.id), delay_ms, shortened(error))
     return Call("nack", prefix, arguments, _decode_left(lease), repeatable=True)
 
 
@@ -342,7 +345,7 @@ def renew(prefix: str, leases: Sequence[Lease], *, visibility_ms: int) -> Call[l
 
     arguments: list[Argument] = [visibility_ms, len(leases)]
     for lease in leases:
-        arguments += (_sent(lease.group), lease.token)
+        arguments += (_key(lease), lease.token)
     return Call("renew", prefix, arguments, decode, repeatable=True)
 
 
@@ -572,6 +575,13 @@ def in_chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
+def _key(lease: Lease) -> str | bytes:
+    """Return the group under which a lease is held: a started message of a wide group is one."""
+    if lease.place:
+        return lease.group.encode(errors="surrogateescape") + PLACE + lease.place.encode()
+    return _sent(lease.group)
+
+
 def _sent(text: str) -> str | bytes:
     # Other programs may have written what is no UTF-8; hiredis refuses to send it as a str.
     return text if text.isascii() else text.encode(errors="surrogateescape")
@@ -583,6 +593,7 @@ def _sent(text: str) -> str | bytes:
 def _lease(row: list[Any]) -> Lease:
     group, token, deliveries, failures, tier, element, *rest = row
     identifier, published_ms, expires_ms, body = split_element(element)
+    group, place = split_place(group)
     is_alone = rest == [b""]
     count, _, since_ms = failures.partition(b" ")
     return Lease(
@@ -598,6 +609,7 @@ def _lease(row: list[Any]) -> Lease:
         () if is_alone else tuple(map(_leased, rest)),
         int(since_ms or 0),
         is_alone,
+        place.decode(errors="surrogateescape"),
     )
 
 

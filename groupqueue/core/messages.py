@@ -18,6 +18,20 @@ MAX_TOPIC_LENGTH = 200
 ID_LENGTH, MOMENT_LENGTH = 32, 13
 HEAD_LENGTH = ID_LENGTH + 2 * MOMENT_LENGTH
 
+PLACE = b"\xff"
+"""Between a wide group's name and a message's id in the name of the group that the message is
+once it has been started; no byte of UTF-8."""
+
+
+def split_place(group: bytes) -> tuple[bytes, bytes]:
+    """Return a wide group's name and the id of the started message that `group` is.
+
+    Any other group comes back whole, with an empty id.
+    """
+    if group[-ID_LENGTH - 1 : -ID_LENGTH] == PLACE:
+        return group[: -ID_LENGTH - 1], group[-ID_LENGTH:]
+    return group, b""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -48,6 +62,7 @@ class Outgoing:
     dedup_key: str | None = field(kw_only=True, default=None)
     dedup_window: float | datetime.timedelta | None = field(kw_only=True, default=None)
     expires_in: float | datetime.timedelta | None = field(kw_only=True, default=None)
+    width: int | None = field(kw_only=True, default=None)
 
 
 class EnvelopeOptions(NamedTuple):
@@ -62,6 +77,8 @@ class EnvelopeOptions(NamedTuple):
     dedup_ms: int | None = None
     digest: str = ""
     """Stands for the content: the same key with another digest is a conflict."""
+    width: int | None = None
+    """How many messages of the group may be in flight at once; None leaves that alone."""
 
 
 class Envelope(NamedTuple):
@@ -109,6 +126,8 @@ class Lease(NamedTuple):
     is_alone: bool = False
     """Whether the head goes alone because it was in flight with others when their worker
     was last heard of."""
+    place: str = ""
+    """Of a wide group's message, the id by which it is a group of its own; else empty."""
 
     @property
     def crashes(self) -> int:

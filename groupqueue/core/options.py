@@ -10,6 +10,7 @@ from groupqueue.core.messages import EnvelopeOptions
 from groupqueue.exceptions import InvalidMessage
 
 MAX_DEDUP_KEY_BYTES = 512
+MAX_WIDTH = 1000
 LONGEST_DELAY_MS = 100 * 366 * 24 * 3600 * 1000
 
 
@@ -21,6 +22,7 @@ def envelope_options(
     dedup_key: str | None,
     dedup_window: float | datetime.timedelta | None,
     expires_in: float | datetime.timedelta | None,
+    width: int | None,
     content: tuple[str | None, bytes],
     default_dedup_window: float,
     aware_only: bool,
@@ -30,7 +32,8 @@ def envelope_options(
     `content` is the group and the encoded topic and payload, for telling a duplicate from
     a conflict. Raises InvalidMessage naming the value.
     """
-    if (delay, eta, dedup_key, dedup_window, expires_in) == (None,) * 5 and not hold:
+    width = _checked_width(width, content[0])
+    if (delay, eta, dedup_key, dedup_window, expires_in, width) == (None,) * 6 and not hold:
         return None
     due = _due(delay, eta, aware_only=aware_only)
     if hold and not due:
@@ -41,6 +44,7 @@ def envelope_options(
         expires_ms=None if expires_in is None else _milliseconds("expires_in", expires_in, least=1),
         due=due,
         hold=hold,
+        width=width,
     )
     if dedup_key is None:
         return options
@@ -89,6 +93,16 @@ def _milliseconds(name: str, value: Any, *, least: int) -> int:
             f"{name} must be from {demand} seconds to 100 years, or such a timedelta, not {value!r}"
         )
     return round(seconds * 1000)
+
+
+def _checked_width(width: object, group: str | None) -> int | None:
+    if width is None:
+        return None
+    if type(width) is not int or not 1 <= width <= MAX_WIDTH:
+        raise InvalidMessage(f"width must be an integer from 1 to {MAX_WIDTH}, not {width!r}")
+    if group is None:
+        raise InvalidMessage("width needs a group: group=None gives each message one of its own")
+    return width if width > 1 else None  # as every group is by itself
 
 
 def _checked_key(key: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from groupqueue.core.messages import moment, split_element
+from groupqueue.core.messages import moment, split_element, split_place
 from groupqueue.core.rates import rate_text
 
 GroupState = Literal["due", "leased", "parked", "scheduled", "rate-limited", "paused", "halted"]
@@ -54,6 +54,12 @@ class GroupView:
     """Why it is paused or halted."""
     rate: str
     """The rate that an operator gave it, as `core.rates` writes it; empty for none."""
+    width: int
+    """How many of its messages may be in flight at once, if it is a wide group; else 0."""
+    in_flight: int
+    """How many are, if it is wide."""
+    is_started: bool
+    """Whether this is one started message of a wide group, which has its own row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +176,8 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
     group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row[
         :12
     ]
-    rate, arrival_us, is_head_held = row[12:]
+    rate, arrival_us, is_head_held, width, in_flight = row[12:]
+    group, place = split_place(group)
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
     kind, held_ms, reason = _held(text(why)) if why else ("paused", 0, "")
@@ -207,6 +214,9 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         held_since=moment(held_ms) if held_ms else None,
         held_reason=reason,
         rate=rate_text(rate),
+        width=width,
+        in_flight=in_flight,
+        is_started=bool(place),
     )
 
 

@@ -186,7 +186,7 @@ def explanation(reply: Any) -> Explanation:
         reason = f"{reason}; all of the queue is stopped{why}"
     return Explanation(
         group=view,
-        state="empty" if view.depth == 0 and view.held_since is None else view.state,
+        state=_state(view),
         reason=reason,
         groups_ahead=ahead,
         groups_above=above,
@@ -221,10 +221,10 @@ def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
     identifier, due, noted = row
     is_held = noted.startswith(b"H")
     # What somebody else wrote is shown as a message that cannot be decoded.
-    ends_at = 6 + (int(noted[2:6]) if noted[2:6].isdigit() else 0)
+    ends_at = 10 + (int(noted[6:10]) if noted[6:10].isdigit() else 0)
     return Scheduled(
         id=text(identifier),
-        group=(noted[1:] if is_held else noted[6:ends_at]).decode(errors="surrogateescape"),
+        group=(noted[1:] if is_held else noted[10:ends_at]).decode(errors="surrogateescape"),
         due_at=moment(int(float(due))),
         is_held=is_held,
         message=None if is_held else stored_message(noted[ends_at:], codec),
@@ -256,7 +256,15 @@ def _milliseconds(when: datetime.datetime) -> int:
     return max(0, math.ceil(when.timestamp() * 1000))
 
 
+def _state(view: GroupView) -> GroupState | Literal["empty"]:
+    if view.in_flight and view.held_since is None:
+        return "leased"
+    return "empty" if view.depth == 0 and view.held_since is None else view.state
+
+
 def _reason(view: GroupView) -> str:
+    if view.in_flight:
+        return f"{view.in_flight} of {view.width} messages are in flight, {view.depth} wait"
     if view.depth == 0:
         held = "; it is paused: what is published to it will wait" if view.held_since else ""
         return f"the group has no messages{held}"

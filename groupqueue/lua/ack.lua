@@ -14,5 +14,5 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "h
 local words = settle(shard, {
   { outcome = "ack", group = ARGV[1], token = ARGV[2], id = ARGV[3], span = "", value = "", error = "" },
 }, true)
-if words[2] > 0 then hint(shard) end
+if words[2] > 0 or shard.has_freed then hint(shard) end
 return words

@@ -4,7 +4,8 @@
 -- ARGV[1] from    integer  how many to pass over
 -- ARGV[2] limit   integer  1..500
 -- Reply {scheduled in all, {{id, due ms, data}, …}}
---   data  "M", tier, 4 digits of the group's length, group, element; or "H", group
+--   data  "M", tier, 4 digits of the width or zeros, 4 of the group's length, group, element;
+--   or "H", group
 -- Keeps: nothing is written.
 --@include open_shard
 --@include digits

@@ -41,7 +41,7 @@ end
 
 if noted then
   note_cancelled()
-  return { "ok", string.sub(noted, 7, 6 + (tonumber(string.sub(noted, 3, 6)) or 0)) }
+  return { "ok", string.sub(noted, 11, 10 + (tonumber(string.sub(noted, 7, 10)) or 0)) }
 end
 
 -- A held message lies in its group already, and is like any other once it is due.
@@ -49,7 +49,7 @@ local list = prefix .. ":q:" .. group
 local depth = read("LLEN", list)
 if tonumber(due) <= shard.now_ms then return { "not scheduled" } end
 
-local function find()
+local function find_place()
   for from = 0, math.min(depth, PLACES_SEARCHED) - 1, PLACES_AT_ONCE do
     local found = redis.call("LRANGE", list, from, from + PLACES_AT_ONCE - 1)
     for index, element in ipairs(found) do
@@ -58,7 +58,7 @@ local function find()
   end
 end
 
-local place, element = find()
+local place, element = find_place()
 if not place then
   if depth > PLACES_SEARCHED then return { "too deep", group } end
   forget_scheduled(shard, { id }) -- its group was purged

@@ -17,5 +17,5 @@ local words = settle(shard, {
   { outcome = "retry", group = ARGV[1], token = ARGV[2], id = ARGV[3], span = "", value = ARGV[4],
     error = ARGV[5] },
 }, true)
-if words[2] > 0 then hint(shard) end
+if words[2] > 0 or shard.has_freed then hint(shard) end
 return words

@@ -17,6 +17,7 @@
 --   dedup_key         string or ""
 --   dedup_ms          integer or ""  how long the key is remembered
 --   digest            string or ""   stands for the content
+--   width             2..1000 or ""  messages of its group that may be in flight at once
 -- Reply {"ok", groups made claimable, {number, first id, …}} with the duplicates left out
 --   | {"repeated", 0, {number, first id, …}} | {"conflict", number, first id}
 --   | {"full", number, depth}; numbers count from 0
@@ -36,7 +37,7 @@ local prefix, count = shard.prefix, tonumber(ARGV[5])
 local is_again = is_repeated(shard, ARGV[1], ARGV[2])
 
 local function message(number)
-  local at, m = 6 + number * 10, {}
+  local at, m = 6 + number * 11, {}
   m.group, m.tier, m.id, m.body = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local expires_ms, due = ARGV[at + 4], ARGV[at + 5]
   m.expires = expires_ms ~= "" and digits(shard.now_ms + tonumber(expires_ms)) or "0000000000000"
@@ -45,6 +46,7 @@ local function message(number)
     if m.due <= shard.now_ms then m.due = nil end
   end
   m.hold, m.dedup_key, m.dedup_ms, m.digest = ARGV[at + 6] == "1", ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
+  m.width = ARGV[at + 10]
   m.element = m.id .. digits(shard.now_ms) .. m.expires .. m.body
   return m
 end
@@ -84,6 +86,7 @@ for _, m in ipairs(fresh) do
       by_group[m.group] = entry
       groups[#groups + 1] = m.group
     end
+    if m.width ~= "" then entry.width = m.width end
     entry[#entry + 1] = m.element
   end
 end
@@ -105,7 +108,7 @@ for _, m in ipairs(fresh) do
       redis.call("HSET", prefix .. ":scheduled:held", m.id, m.group)
     else
       redis.call("HSET", prefix .. ":scheduled:data", m.id,
-        "M" .. m.tier .. string.format("%04d", #m.group) .. m.group .. m.element)
+        string.format("M%s%04d%04d", m.tier, tonumber(m.width) or 0, #m.group) .. m.group .. m.element)
     end
     if m.dedup_key ~= "" then redis.call("HSET", prefix .. ":scheduled:dedup", m.id, m.dedup_key) end
     is_sooner = is_sooner or not earliest or m.due < tonumber(earliest)

@@ -13,6 +13,8 @@
 --@include tier_of
 --@include tally
 --@include forget_group
+--@include read_if_fit
+--@include started_of
 --@include forget_scheduled
 local MOST_SEEN = 1000
 
@@ -36,16 +38,19 @@ local function forget_held(is_purged)
 end
 
 local is_purged = {}
-for number = 1, count do
-  local group = ARGV[number + 1]
-  local tier, depth = tier_of(shard, group), redis.call("LLEN", prefix .. ":q:" .. group)
+local function throw_away(group)
+  local tier, depth = tier_of(shard, group), read_if_fit("LLEN", prefix .. ":q:" .. group) or 0
   redis.call("UNLINK", prefix .. ":q:" .. group)
   forget_group(shard, group, tier)
   is_purged[group] = true
-  if depth > 0 then
-    redis.call("HINCRBY", prefix .. ":backlog", tier, digits(-depth))
-    groups, messages = groups + 1, messages + depth
-  end
+  if depth > 0 then redis.call("HINCRBY", prefix .. ":backlog", tier, digits(-depth)) end
+  return depth
+end
+for number = 1, count do
+  local group = ARGV[number + 1]
+  local depth = throw_away(group)
+  for _, started in ipairs(started_of(shard, group, false)) do depth = depth + throw_away(started) end
+  if depth > 0 then groups, messages = groups + 1, messages + depth end
 end
 if shard.size.held > 0 then forget_held(is_purged) end
 tally(shard, "purged", messages)

@@ -28,7 +28,7 @@ for index = 1, #page[2], 2 do
   local token = worker == ARGV[1] and read_if_fit("GET", prefix .. ":lock:" .. group)
   if token and tonumber(token) > tonumber(ARGV[2]) then
     local depth = read_if_fit("LLEN", prefix .. ":q:" .. group)
-    if depth then table.insert(found, { group, tier_of(shard, group), score(shard.now), depth }) end
+    if depth then table.insert(found, { group, tier_of(shard, group), score(shard.now - 0.001), depth }) end
   end
 end
 if ARGV[3] ~= "0" then

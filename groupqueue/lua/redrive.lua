@@ -14,6 +14,7 @@
 --@include read
 --@include score
 --@include tier_of
+--@include widen
 --@include tally
 --@include forget_heads
 --@include hint
@@ -45,6 +46,7 @@ local function gather()
         table.insert(groups, group)
       end
       table.insert(group.elements, letter.element)
+      group.width = string.match(letter.width or "", "^%d+$")
       table.insert(entries, entry)
     end
   end
@@ -84,6 +86,7 @@ for index, group in ipairs(groups) do
       redis.call("ZADD", prefix .. ":ready:" .. tier, "NX", due, group.name)
     end
   end
+  if group.width then widen(shard, group.name, group.width) end
   redis.call("HINCRBY", prefix .. ":backlog", tier, digits(#group.elements))
 end
 if #entries > 0 then

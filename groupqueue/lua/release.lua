@@ -2,7 +2,7 @@
 -- FLAGS allow-oom
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] group   string
--- ARGV[2] token   integer or ""  which lease is meant; "" for whichever it has
+-- ARGV[2] token   integer or ""  which lease is meant; "" for whichever it has, of a wide group all
 -- ARGV[3] operation  string  tells a repetition from a new call
 -- Reply {"ok", token} | {"not leased"} | {"repeated"}
 -- Keeps: the delivery does not count; lock and score change together; a repetition does
@@ -14,6 +14,7 @@
 --@include tally
 --@include uncount
 --@include end_leases
+--@include started_of
 --@include hint
 --@include is_repeated
 --@include note_call
@@ -21,13 +22,22 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "st
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end
-local token = read("GET", prefix .. ":lock:" .. group)
-if not token or (ARGV[2] ~= "" and ARGV[2] ~= token) then return { "not leased" } end
-local depth = read("LLEN", prefix .. ":q:" .. group)
-uncount(shard, group)
-redis.call("DEL", prefix .. ":batch:" .. group)
-end_leases(shard, { { group, tier_of(shard, group), score(shard.now), depth } })
-tally(shard, "released", 1)
+local places, ended = {}, ""
+local function look_at(held)
+  local token = read("GET", prefix .. ":lock:" .. held)
+  if not token or (ARGV[2] ~= "" and ARGV[2] ~= token) then return end
+  ended = token
+  table.insert(places, { held, tier_of(shard, held), score(shard.now - 0.001), read("LLEN", prefix .. ":q:" .. held) })
+end
+look_at(group)
+for _, started in ipairs(started_of(shard, group, true)) do look_at(started) end
+if #places == 0 then return { "not leased" } end
+for _, place in ipairs(places) do
+  uncount(shard, place[1])
+  redis.call("DEL", prefix .. ":batch:" .. place[1])
+end
+end_leases(shard, places)
+tally(shard, "released", #places)
 note_call(shard, ARGV[3], "1")
 hint(shard)
-return { "ok", token }
+return { "ok", ended }

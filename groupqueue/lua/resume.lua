@@ -4,13 +4,14 @@
 -- ARGV[1] group   string
 -- ARGV[2] operation  string  tells a repetition from a new call
 -- Reply {"ok", "paused" | "halted"} | {"not paused"} | {"repeated"}
--- Keeps: a leased group's score is its lease's deadline again.
+-- Keeps: of a wide group, what is halted goes on as well; a leased group's score is its lease's deadline again.
 --@include open_shard
 --@include digits
 --@include score
 --@include tier_of
 --@include forget_heads
 --@include hold_due
+--@include started_of
 --@include hint
 --@include is_repeated
 --@include note_call
@@ -18,19 +19,21 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "p
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[2], "1") then return { "repeated" } end
-local why = redis.call("HGET", prefix .. ":paused", group)
-if not why then return { "not paused" } end
-local kind = string.match(why, "^%a+")
-local lease_ms = redis.call("PTTL", prefix .. ":lock:" .. group)
-local due = score(shard.now)
-if lease_ms > 0 then
-  due = digits(shard.now_ms + lease_ms)
-else
-  due = hold_due(shard, group, due)
+local first
+local function let_go(held)
+  local why = redis.call("HGET", prefix .. ":paused", held)
+  if not why then return end
+  local kind = string.match(why, "^%a+")
+  local lease_ms, due = redis.call("PTTL", prefix .. ":lock:" .. held), score(shard.now)
+  due = lease_ms > 0 and digits(shard.now_ms + lease_ms) or hold_due(shard, held, due)
+  redis.call("HDEL", prefix .. ":paused", held)
+  if kind == "halted" then forget_heads(shard, { held }) end
+  redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, held), "XX", due, held)
+  first = first or kind
 end
-redis.call("HDEL", prefix .. ":paused", group)
-if kind == "halted" then forget_heads(shard, { group }) end
-redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), "XX", due, group)
+let_go(group)
+for _, started in ipairs(started_of(shard, group, false)) do let_go(started) end
+if not first then return { "not paused" } end
 note_call(shard, ARGV[2], "1")
 hint(shard)
-return { "ok", kind }
+return { "ok", first }

@@ -9,21 +9,30 @@
 --@include digits
 --@include read
 --@include tier_of
+--@include read_if_fit
+--@include started_of
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "backlog", "wake",
+local shard = open_shard(KEYS[1], { "prio", "backlog", "wake", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group, tier = shard.prefix, ARGV[1], ARGV[2]
-local depth = read("LLEN", prefix .. ":q:" .. group)
-if depth == 0 then return { "empty" } end
-
-local former = tier_of(shard, group)
-local due = redis.call("ZSCORE", prefix .. ":ready:" .. former, group)
-redis.call("HSET", prefix .. ":prio", group, tier)
-if former ~= tier then
-  redis.call("ZREM", prefix .. ":ready:" .. former, group)
-  redis.call("ZADD", prefix .. ":ready:" .. tier, due or digits(shard.now_ms), group)
+local first, is_moved
+local function move(moved)
+  local depth = read_if_fit("LLEN", prefix .. ":q:" .. moved) or 0
+  if depth == 0 then return end
+  local former = tier_of(shard, moved)
+  first = first or former
+  redis.call("HSET", prefix .. ":prio", moved, tier)
+  if former == tier then return end
+  is_moved = true
+  local due = redis.call("ZSCORE", prefix .. ":ready:" .. former, moved)
+  redis.call("ZREM", prefix .. ":ready:" .. former, moved)
+  redis.call("ZADD", prefix .. ":ready:" .. tier, due or digits(shard.now_ms), moved)
   redis.call("HINCRBY", prefix .. ":backlog", former, digits(-depth))
   redis.call("HINCRBY", prefix .. ":backlog", tier, digits(depth))
-  hint(shard)
 end
-return { "ok", former }
+read("LLEN", prefix .. ":q:" .. group)
+move(group)
+for _, started in ipairs(started_of(shard, group, false)) do move(started) end
+if not first then return { "empty" } end
+if is_moved then hint(shard) end
+return { "ok", first }

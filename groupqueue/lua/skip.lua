@@ -24,6 +24,9 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "h
   "stats", "minute", "wake", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end
+-- Of a wide group it may have been started.
+local started = group .. "\255" .. ARGV[2]
+if redis.call("EXISTS", prefix .. ":q:" .. started) == 1 then group = started end
 if redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then return { "leased" } end
 local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[2] then return { "moved" } end

@@ -37,7 +37,6 @@ EXAMPLES = (
     "PTTL KEY",
     "RPUSH KEY element",
     "SET KEY value",
-    "STRLEN KEY",
     "TIME",
     "TYPE KEY",
     "UNLINK KEY",

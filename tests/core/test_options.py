@@ -25,6 +25,7 @@ def made(*, aware_only: bool = True, **given: Any) -> EnvelopeOptions | None:
         "dedup_key": None,
         "dedup_window": None,
         "expires_in": None,
+        "width": None,
         "content": ("g", b"body"),
         "default_dedup_window": 300.0,
     }

@@ -30,6 +30,8 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
         "rate": b"",
         "arrival_us": b"",
         "is_head_held": 0,
+        "width": 0,
+        "in_flight": 0,
     } | other
     return [name.encode(), *row.values()]
 

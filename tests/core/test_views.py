@@ -33,6 +33,8 @@ def explained(*, stopped: bytes = b"", **other: Any) -> Any:
         "rate": b"",
         "arrival_us": b"",
         "is_head_held": 0,
+        "width": 0,
+        "in_flight": 0,
     } | other
     return explanation([NOW, list(row.values()), [4, 5], [], stopped])
 

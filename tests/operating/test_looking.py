@@ -39,6 +39,9 @@ GROUP_NAMES = {
     "held_since",
     "held_reason",
     "rate",
+    "width",
+    "in_flight",
+    "is_started",
 }
 MESSAGE_NAMES = {"id", "topic", "published_at", "size_bytes"}
 LETTER_NAMES = {

@@ -41,6 +41,11 @@ def expiring(group: str, body: bytes = b"1", *, tier: int = 0, expires_ms: int =
     return Envelope(new_id(), group, tier, body, EnvelopeOptions(expires_ms=expires_ms))
 
 
+def wide(group: str, body: bytes = b"1", *, width: int = 3) -> Envelope:
+    """Return a message of a wide group."""
+    return Envelope(new_id(), group, 0, body, EnvelopeOptions(width=width))
+
+
 async def send(shard: Shard, *envelopes: Envelope) -> list[str]:
     """Publish by five hundred; return the ids."""
     for chunk in calls.in_chunks(envelopes, calls.MAX_SPECIAL_MESSAGES_PER_CALL):

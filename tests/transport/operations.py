@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Preference, Settlement
-from groupqueue.core.messages import Lease
+from groupqueue.core.identifiers import new_id
+from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease
 from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.snapshot import held_groups, snapshot_decoder
 from groupqueue.core.views import explanation
@@ -158,6 +159,16 @@ OPERATIONS: dict[str, Prepare] = {
     "turn with a batch": _turn_with_a_batch,
     "turn that sets a group aside": _turn_that_sets_a_group_aside,
     "turn under a rate": _turn_under_a_rate,
+    "publish to a wide group": _simple(
+        lambda shard: shard.transport.publish_envelopes(
+            [Envelope(new_id(), "wide", 4, b"1", EnvelopeOptions(width=2)) for _ in range(3)]
+        )
+    ),
+    "claim from a wide group": _simple(
+        lambda shard: shard.transport.turn(
+            "worker", [], 50, visibility=30, preference=Preference(min_tier=4)
+        )
+    ),
     "recover": _recover,
     "rate": _performing(lambda prefix: calls.rate(prefix, "group", "6000000 1")),
     "stop": _performing(lambda prefix: calls.stop(prefix, "why")),

@@ -111,7 +111,9 @@ class Shard:
     def names(self) -> set[str]:
         """Return the shard's keys without their prefix."""
         found = self.redis.keys("*")
-        return {key.decode().removeprefix(self.prefix + ":") for key in found}
+        return {
+            key.decode(errors="surrogateescape").removeprefix(self.prefix + ":") for key in found
+        }
 
     def dump(self, *, without: str = "") -> dict[str, tuple[str, Any, int]]:
         """Return everything that the server holds: type, content and expiry of each key."""
@@ -119,7 +121,11 @@ class Shard:
         left_out = self.named(without).encode()
         for key in sorted(set(self.redis.keys("*")) - {left_out}):
             kind = self.redis.type(key).decode()
-            content[key.decode()] = (kind, _READERS[kind](self.redis, key), self.expiry(key))
+            content[key.decode(errors="surrogateescape")] = (
+                kind,
+                _READERS[kind](self.redis, key),
+                self.expiry(key),
+            )
         return content
 
     def expiry(self, key: str | bytes) -> int:

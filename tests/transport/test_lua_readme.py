@@ -52,7 +52,7 @@ async def test_a_server_holds_each_key_of_the_table_in_its_type_and_no_other(syn
 
     def look() -> None:
         for key in shard.redis.keys("*"):
-            name = key.decode().removeprefix(f"{shard.prefix}:")
+            name = key.decode(errors="surrogateescape").removeprefix(f"{shard.prefix}:")
             found[row_of(name)] = shard.redis.type(key).decode()
 
     for prepare in OPERATIONS.values():

@@ -30,7 +30,9 @@ LEASES = [Lease(f"group-{n}", 7000 + n, f"{n:032x}", b"", 0, 1, 0, 0, 0) for n i
 BEHIND = (Leased("a" * 32, b"", 0, 0), Leased("b" * 32, b"", 0, 0))
 LEASE_OF_THREE = LEASES[1]._replace(rest=BEHIND)
 ENVELOPES = [Envelope(f"{n:032x}", f"group-{n}", n, b"body-%d" % n) for n in range(3)]
-OPTIONS = EnvelopeOptions(7, "+60000", hold=True, dedup_key="key", dedup_ms=8, digest="digest")
+OPTIONS = EnvelopeOptions(
+    7, "+60000", hold=True, dedup_key="key", dedup_ms=8, digest="digest", width=6
+)
 SPECIAL_ENVELOPES = [Envelope(f"{9:032x}", "group-0", 3, b"body", OPTIONS), ENVELOPES[1]]
 
 # Each builder, called with values that tell what they are; then those values by their name
@@ -63,6 +65,7 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
                 "dedup_key": "key",
                 "dedup_ms": 8,
                 "digest": "digest",
+                "width": 6,
             },
             {
                 "group": "group-1",
@@ -75,6 +78,7 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
                 "dedup_key": "",
                 "dedup_ms": "",
                 "digest": "",
+                "width": "",
             },
         ],
     ),

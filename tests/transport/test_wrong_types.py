@@ -13,7 +13,7 @@ from groupqueue.core.snapshot import held_groups, snapshot_decoder
 from groupqueue.core.views import explanation
 from groupqueue.exceptions import WrongKeyType
 from groupqueue.transport import scripts
-from tests.transport.envelopes import held, keyed, scheduled, send
+from tests.transport.envelopes import held, keyed, scheduled, send, wide
 from tests.transport.lua_files import own_keys
 from tests.transport.shards import Shard, envelope
 
@@ -138,6 +138,15 @@ async def _turn_that_sets_a_group_aside(shard: Shard) -> Operation:
     return lambda: shard.transport.turn("worker", ends, 0, visibility=30)
 
 
+async def _turn_with_all_special(shard: Shard) -> Operation:
+    await shard.publish_many([("first", b"1", 0), ("first", b"2", 0), ("second", b"1", 3)])
+    await shard.transport.perform(calls.rate(shard.prefix, "other", "6000000 1"))
+    [lease] = (await shard.transport.turn("worker", [], 1, visibility=60)).leases
+    await shard.transport.settle(Settlement.dead_group(lease, "why"))
+    await send(shard, wide("wide"))
+    return lambda: shard.transport.turn("worker", [], 5, visibility=30)
+
+
 async def _skip(shard: Shard) -> Operation:
     head, _ = await shard.publish("second", b"1", b"2")
     return lambda: shard.transport.perform(calls.skip(shard.prefix, "second", head, operation="p"))
@@ -231,6 +240,9 @@ CASES = {
     "settlements of a turn": Case("turn", _turn_that_settles),
     "a turn that sets a group aside": Case(
         "turn", _turn_that_sets_a_group_aside, ("doomed", "dead")
+    ),
+    "a turn with all that is special": Case(
+        "turn", _turn_with_all_special, ("rates", "doomed", "wide")
     ),
     "stop": Case("stop", _stop, ("publisher:p",)),
     "start": Case("start", _start, ("publisher:p",)),

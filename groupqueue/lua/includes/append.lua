@@ -4,6 +4,7 @@
 --@include digits
 --@include score
 --@include tier_of
+--@include widen
 -- Sends a command with values by the thousand, as `unpack` sees no more at once; returns
 -- the sum of the replies.
 local function in_thousands(values, command, key, option)
@@ -38,6 +39,7 @@ local function append(shard, plan)
     members[#members + 1], members[#members + 2] = due_moment(shard, plan, index, entry), group
     backlog[tier] = (backlog[tier] or 0) + #entry
     redis.call("RPUSH", prefix .. ":q:" .. group, unpack(entry))
+    if entry.width then widen(shard, group, entry.width) end
   end
   in_thousands(new, "HSET", prefix .. ":prio")
   for tier, members in pairs(ready) do

@@ -17,37 +17,23 @@
 --@include is_expired
 --@include drop_expired
 --@include lease_more
---@include score
 --@include has_flag
 --@include rate_of
 --@include allowance
 --@include use_rate
---@include bury
--- Puts a group off that may not go yet; returns how many of its messages may go now.
-local function may_go(shard, request, group, tier)
-  local doom = has_flag(shard, "doomed") and redis.call("HGET", shard.prefix .. ":doomed", group)
-  if doom then
-    bury(shard, group, tier, doom)
-    return 0
-  end
-  local rate = rate_of(shard, group, request.group_rate)
-  if not rate then return request.batch end
-  local free, wait_ms = allowance(shard, rate)
-  if free == 0 then
-    redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(shard.now + wait_ms), group)
-  end
-  return math.min(free, request.batch), rate
-end
-
+--@include may_go
+--@include start_next
 -- Leases a group if it can be leased; returns its row, or nil when it had to be put off or
 -- mended, or its messages had expired.
-local function lease(shard, request, group, tier, token)
-  local prefix, most, rate = shard.prefix, request.batch, nil
+local function lease(shard, request, group, tier)
+  local prefix, most, rate, width = shard.prefix, request.batch, nil, nil
   if request.is_special then
-    most, rate = may_go(shard, request, group, tier)
+    most, rate, width = may_go(shard, request, group, tier)
     if most == 0 then return nil end
+    if width then group = start_next(shard, group, tier, width) end
+    if not group then return nil end
   end
-  local element = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0)
+  local element, token = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0), digits(shard.token + 1)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
     mend(shard, group, tier, element)
@@ -60,16 +46,17 @@ local function lease(shard, request, group, tier, token)
   local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
   local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or "0"
   local row = { group, token, deliveries, failures, tier, element }
-  shard.may_lease_bytes = shard.may_lease_bytes - #element
+  shard.token, shard.may_lease_bytes = shard.token + 1, shard.may_lease_bytes - #element
   most = math.min(most, shard.may_lease)
-  if most > 1 then lease_more(shard, request, row, most) end
+  if most > 1 and not width then lease_more(shard, request, row, most) end
   local count = math.max(1, #row - 5)
   shard.may_lease, shard.leased = shard.may_lease - count, shard.leased + count
   if rate then use_rate(shard, rate, count) end
-  return row
+  return row, width
 end
 
--- One look at the heads of the ready sets; returns the ms to wait and what was mended.
+-- One look at the heads of the ready sets; returns the ms to wait, and how many groups are
+-- worth another look: they were mended, or are wide.
 local function claim_seen(shard, request, leases)
   local prefix, held, holders, mended = shard.prefix, {}, {}, 0
   local deadline = digits(shard.now_ms + request.visibility_ms)
@@ -77,17 +64,15 @@ local function claim_seen(shard, request, leases)
   while #leases < request.want and shard.may_lease > 0 and shard.may_lease_bytes > 0 do
     local group, tier = pick(#leases < request.preferred)
     if not group then break end
-    local row = lease(shard, request, group, tier, digits(shard.token + 1))
+    local row, is_wide = lease(shard, request, group, tier)
     if row then
-      shard.token = shard.token + 1
       leases[#leases + 1] = row
-      holders[#holders + 1], holders[#holders + 2] = group, request.worker
+      holders[#holders + 1], holders[#holders + 2] = row[1], request.worker
       held[tier] = held[tier] or {}
       table.insert(held[tier], deadline)
-      table.insert(held[tier], group)
-    else
-      mended = mended + 1
+      table.insert(held[tier], row[1])
     end
+    if not row or is_wide then mended = mended + 1 end
   end
   for tier, members in pairs(held) do
     redis.call("ZADD", prefix .. ":ready:" .. tier, unpack(members))
@@ -96,8 +81,8 @@ local function claim_seen(shard, request, leases)
   return wait_ms(), mended
 end
 
--- Mending is rare, and there may be any number of expired messages: whoever asks again goes
--- on where this left off.
+-- Mending is rare, and there may be any number of expired messages, and of a wide group each
+-- look takes one: whoever asks again goes on where this left off.
 local LOOKS, MOST_DROPPED, MOST_BYTES, MOST_MESSAGES = 10, 1000, 4194304, 10000
 
 local function claim(shard, request)

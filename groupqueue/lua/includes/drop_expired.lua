@@ -5,6 +5,7 @@
 --@include score
 --@include tally
 --@include is_expired
+--@include wide_of
 --@include forget_heads
 --@include end_leases
 local DROPPED_AT_ONCE = 100
@@ -17,7 +18,7 @@ local function drop_expired(shard, group, tier)
     local element = redis.call("LINDEX", list, 0)
     if not element or not is_expired(shard, element) then break end
     redis.call("LPOP", list)
-    table.insert(shard.expired, group)
+    table.insert(shard.expired, wide_of(group) or group)
     table.insert(shard.expired, string.sub(element, 1, 32))
     dropped = dropped + 1
   end

@@ -2,6 +2,8 @@
 --@include forget_heads
 --@include end_halt
 --@include has_flag
+--@include leave_place
+--@include free_place
 --@include set_flag
 local function forget_group(shard, group, tier)
   redis.call("DEL", shard.prefix .. ":lock:" .. group, shard.prefix .. ":batch:" .. group)
@@ -10,6 +12,10 @@ local function forget_group(shard, group, tier)
   redis.call("HDEL", shard.prefix .. ":holders", group)
   forget_heads(shard, { group })
   end_halt(shard, group)
+  if has_flag(shard, "wide") then
+    leave_place(shard, group, 0)
+    if redis.call("HEXISTS", shard.prefix .. ":wide", group) == 1 then free_place(shard, group) end
+  end
   if has_flag(shard, "doomed") then
     redis.call("HDEL", shard.prefix .. ":doomed", group)
     if redis.call("HLEN", shard.prefix .. ":doomed") == 0 then set_flag(shard, "doomed", false) end

@@ -7,17 +7,9 @@
 --@include digits
 --@include read_if_fit
 --@include is_expired
+--@include is_held
 local PIECE = 16 -- before anything is known of the messages' size
 local SHORTEST_NOTE_MS = 3600000
-
--- Whether a message has to wait for its own moment once it is the head.
-local function is_held(shard, element)
-  local id = string.sub(element, 1, 32)
-  if shard.size.held == 0 or redis.call("HEXISTS", shard.prefix .. ":scheduled:held", id) == 0 then
-    return false
-  end
-  return (tonumber(redis.call("ZSCORE", shard.prefix .. ":scheduled", id) or "0")) > shard.now_ms
-end
 
 local function lease_more(shard, request, row, most)
   local list, note = shard.prefix .. ":q:" .. row[1], shard.prefix .. ":batch:" .. row[1]

@@ -3,6 +3,7 @@
 -- (element false), with a list that is none (an error), or under a lock that outlives its score.
 --@include digits
 --@include forget_heads
+--@include leave_place
 local function mend(shard, group, tier, element)
   local prefix = shard.prefix
   if not element then
@@ -10,6 +11,7 @@ local function mend(shard, group, tier, element)
     redis.call("HDEL", prefix .. ":prio", group)
     redis.call("HDEL", prefix .. ":holders", group)
     forget_heads(shard, { group })
+    leave_place(shard, group, 0)
     return
   end
   if type(element) == "table" then

@@ -14,6 +14,9 @@ local SIZE_OF = { -- all others are hashes
   ["ready:3"] = "ZCARD", ["ready:4"] = "ZCARD",
 }
 
+-- Flags that stand for a hash of their name; see set_flag.
+local FLAG_HOLDS = { rates = true, doomed = true, wide = true }
+
 local function open_shard(prefix, names)
   local time = redis.call("TIME")
   local shard, size = { prefix = prefix }, {}
@@ -28,6 +31,9 @@ local function open_shard(prefix, names)
     size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
   shard.flags = (size.paused or 0) > 0 and redis.call("HGET", prefix .. ":paused", "") or ""
+  for word in string.gmatch(shard.flags, "%a+") do
+    if FLAG_HOLDS[word] then read("HLEN", prefix .. ":" .. word) end
+  end
   size.held = 0
   if (size.scheduled or 0) > 0 then
     -- A held message has no data: who holds none need not look at the heads of groups.

@@ -2,6 +2,8 @@
 -- their tier's ready set at their due moment, drained ones out of every record.
 -- Takes {{group, tier, due (text), left}, …}; a paused group's due moment is +inf.
 --@include hold_due
+--@include has_flag
+--@include leave_place
 local function place_groups(shard, places)
   local prefix = shard.prefix
   local ready, drained, forgotten = {}, {}, {}
@@ -29,4 +31,7 @@ local function place_groups(shard, places)
     redis.call("ZREM", prefix .. ":ready:" .. tier, unpack(groups))
   end
   if #forgotten > 0 then redis.call("HDEL", prefix .. ":prio", unpack(forgotten)) end
+  if has_flag(shard, "wide") then
+    for _, place in ipairs(places) do leave_place(shard, place[1], place[4]) end
+  end
 end

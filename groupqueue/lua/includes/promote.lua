@@ -13,11 +13,11 @@ local MOST_PROMOTED = 100
 -- has no tier: its group's list is none, or its data is no more what it was.
 local function understood(shard, noted)
   if not noted then return nil end
-  local tier, length = string.match(noted, "^M([0-4])(%d%d%d%d)")
-  local group = string.sub(noted, 7, 6 + (tonumber(length) or 0))
+  local tier, width, length = string.match(noted, "^M([0-4])(%d%d%d%d)(%d%d%d%d)")
+  local group = string.sub(noted, 11, 10 + (tonumber(length) or 0))
   local kind = redis.call("TYPE", shard.prefix .. ":q:" .. group).ok
   if kind ~= "list" and kind ~= "none" then tier = nil end
-  return group, tier, string.sub(noted, 7 + #group)
+  return group, tier, string.sub(noted, 11 + #group), width ~= "0000" and width
 end
 
 local function promote(shard)
@@ -28,7 +28,7 @@ local function promote(shard)
   if #ids > 0 then
     local groups, by_group, done = {}, {}, {}
     for index, noted in ipairs(redis.call("HMGET", data, unpack(ids))) do
-      local group, tier, element = understood(shard, noted)
+      local group, tier, element, width = understood(shard, noted)
       if group and not tier then
         -- It waits for somebody to put this right, and nobody spins on it.
         redis.call("ZADD", scheduled, digits(shard.now_ms + 1000), ids[index])
@@ -42,6 +42,7 @@ local function promote(shard)
           by_group[group] = entry
           groups[#groups + 1] = group
         end
+        if width then entry.width = digits(tonumber(width)) end
         entry[#entry + 1] = element
       end
     end

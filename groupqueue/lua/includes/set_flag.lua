@@ -3,6 +3,7 @@
 --   stopped  all of the queue is paused
 --   rates    groups or the queue have a rate of their own
 --   doomed   groups are being set aside whole
+--   wide     groups have several messages in flight at once
 local function set_flag(shard, word, is_on)
   local words = {}
   for other in string.gmatch(shard.flags, "%a+") do

@@ -22,6 +22,7 @@
 --@include forget_heads
 --@include end_leases
 --@include dead_letter
+--@include wide_of
 --@include finish_first
 local outcomes = {}
 
@@ -57,9 +58,10 @@ end
 -- What waits behind the head follows it, by whoever claims next: there may be any number.
 function outcomes.dead_group(shard, s)
   outcomes.dead(shard, s)
-  local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
+  local whole = wide_of(s.group) or s.group
+  local left = redis.call("LLEN", shard.prefix .. ":q:" .. whole)
   if left > 0 then
-    redis.call("HSET", shard.prefix .. ":doomed", s.group, digits(left) .. " " .. s.id)
+    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. s.id)
     set_flag(shard, "doomed", true)
   end
   return 1, s.now
@@ -117,8 +119,9 @@ local function settle(shard, settlements, is_strict)
   local places, heads, tallies, removed = {}, {}, {}, {}
   local function count(counter, number) tallies[counter] = (tallies[counter] or 0) + number end
   for index, s in ipairs(accepted) do
-    -- Groups freed together queue up in the order given, a µs apart, none in the future.
-    s.now = shard.now - (#accepted - index) / 1000
+    -- Groups freed together queue up in the order given, a µs apart, none in the future, and
+    -- what was started of a wide group before what was not.
+    s.now = shard.now - (#accepted - index + 1) / 1000
     local finished = s.together and finish_first(shard, s) or 0
     local gone, due = outcomes[s.outcome](shard, s)
     local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
