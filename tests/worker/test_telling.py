@@ -179,16 +179,21 @@ for name in (
 """
 
 
-def test_a_receiver_that_ends_the_program_costs_its_process_and_no_message(stage: Stage) -> None:
-    stage.configure(VISIBILITY_TIMEOUT=3600)
-    stage.add_app("final", EXITING_RECEIVER)
-    stage.publish("fail", times=1)
+@pytest.mark.parametrize("signal", ["message_failed", "group_halted"])
+def test_a_receiver_that_would_end_the_program_costs_no_message(stage: Stage, signal: str) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=3600, MAX_ATTEMPTS=1)
+    stage.add_app("final", EXITING_RECEIVER.replace("SIGNAL", signal))
+    stage.publish("fail", group="failing")
+    stage.publish("note", group="other")
     worker = stage.work()
 
     [ended] = stage.wait_for_ended()
 
-    assert (ended.attempt, ended.crashes) == (2, 0)
-    assert ended.pid != stage.traces.all("started")[0].pid
+    assert (ended.attempt, ended.crashes) == (1, 0)
+    stage.traces.wait_for("group_halted")
+    # Where the pump itself tells of something, its process is replaced.
+    is_replaced = ended.pid != stage.traces.all("started")[0].pid
+    assert is_replaced or signal == "message_failed"
     worker.signal()
     assert worker.wait() == 0
 
@@ -199,7 +204,7 @@ from groupqueue import signals
 def leave(**_):
     raise SystemExit(0)
 
-signals.message_failed.connect(leave)
+signals.SIGNAL.connect(leave)
 """
 
 
