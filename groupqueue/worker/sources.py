@@ -100,6 +100,7 @@ class Source:
                 # The turn may have happened: its claims are unknown to us, and a second
                 # answer about its settlements will not tell whether the first was ok.
                 self.is_away = True
+                self.is_exhausted = False
                 for held in batch:
                     held.is_uncertain = True
             self.paused_until = time.monotonic() + self.note_error(error)
