@@ -267,7 +267,11 @@ def test_an_option_left_out_keeps_the_queues_value() -> None:
         ("max_attempts", 0, "must be an integer of at least 1, not 0"),
         ("max_crashes", True, "must be an integer of at least 1, not True"),
         ("backoff", 5, "must be (base, cap)"),
-        ("on_exhausted", "drop", "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'"),
+        (
+            "on_exhausted",
+            "drop",
+            "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'",
+        ),
         ("timeout", 0, "must be a positive number of seconds, not 0"),
         ("queue", None, "must be a queue's name, not None"),
     ],

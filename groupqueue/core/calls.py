@@ -82,7 +82,7 @@ class Settlement(NamedTuple):
     @classmethod
     def ack(cls, lease: Lease, done: int = 1) -> Settlement:
         """Finish the first so many messages: they leave the queue."""
-        return cls("ack", lease, done=done)
+        return cls("ack", lease, "", "", done)
 
     @classmethod
     def retry(
@@ -117,10 +117,12 @@ class Settlement(NamedTuple):
 
     @property
     def span(self) -> str:
-        """What of a lease of several messages is done; empty for a plain one."""
-        if self.lease.rest:
-            return f"{self.done} {1 + len(self.lease.rest)}"
-        return f"{self.done} -1" if self.lease.is_alone else ""
+        """How much of a lease of several messages is done; raises InvalidArgument if too much."""
+        held = 1 + len(self.lease.rest)
+        is_ack = self.outcome == "ack"
+        if not is_ack <= self.done < held + is_ack:
+            raise InvalidArgument(f"{self.outcome} with {self.done} of {held} messages done")
+        return f"{self.done} {-1 if self.lease.is_alone else held}"
 
 
 class Settled(NamedTuple):
@@ -279,13 +281,10 @@ def turn(
     ]
     for settlement in settlements:
         outcome, lease, value, error, done = settlement
-        if not 0 <= done <= 1 + len(lease.rest) - (outcome != "ack") or (outcome, done) == (
-            "ack",
-            0,
-        ):
-            raise InvalidArgument(f"{outcome} with {done} of {1 + len(lease.rest)} messages done")
-        arguments += (outcome, _key(lease), lease.token, _sent(lease.id), settlement.span)
-        arguments += (value, error)
+        span = settlement.span if lease.rest or lease.is_alone else ""
+        if not span and done != (outcome == "ack"):
+            raise InvalidArgument(f"{outcome} with {done} of 1 messages done")
+        arguments += (outcome, _key(lease), lease.token, _sent(lease.id), span, value, error)
     return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
 
 
@@ -591,26 +590,31 @@ def _sent(text: str) -> str | bytes:
 
 
 def _lease(row: list[Any]) -> Lease:
-    group, token, deliveries, failures, tier, element, *rest = row
+    group, token, deliveries, failures, tier, element = row[:6]
     identifier, published_ms, expires_ms, body = split_element(element)
     group, place = split_place(group)
-    is_alone = rest == [b""]
-    count, _, since_ms = failures.partition(b" ")
-    return Lease(
+    lease = Lease(
         group.decode(errors="surrogateescape"),
         int(token),
         identifier,
         body,
         int(tier),
         deliveries,
-        int(count),
+        0,
         published_ms,
         expires_ms,
-        () if is_alone else tuple(map(_leased, rest)),
-        int(since_ms or 0),
-        is_alone,
-        place.decode(errors="surrogateescape"),
     )
+    # What follows is rare, and most leases are made of ten or a hundred in a row.
+    if failures != b"0":
+        count, _, since_ms = failures.partition(b" ")
+        lease = lease._replace(failures=int(count), failing_since_ms=int(since_ms or 0))
+    if place:
+        lease = lease._replace(place=place.decode(errors="surrogateescape"))
+    if len(row) > 6:
+        is_alone = row[6:] == [b""]
+        rest = () if is_alone else tuple(map(_leased, row[6:]))
+        lease = lease._replace(rest=rest, is_alone=is_alone)
+    return lease
 
 
 def _leased(element: bytes) -> Leased:

@@ -7,12 +7,12 @@
 -- Reply {{{group, token, deliveries, failures, tier, element}} or {}, wait_ms}
 -- Keeps: a group is leased to one worker; lock and score change together.
 --@include open_shard
---@include promote
+--@lazy promote
 --@include claim
 --@include sooner
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "scheduled", "backlog", "stats", "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-local scheduled_ms = promote(shard)
+local scheduled_ms = shard.size.scheduled > 0 and promote(shard) or -1
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1, batch = 1, queue_rate = "", group_rate = "",
   min_tier = tonumber(ARGV[3]), preferred = 0, threshold = -1,

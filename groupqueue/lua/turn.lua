@@ -21,7 +21,7 @@
 -- given up (see recover) claims nothing.
 --@include open_shard
 --@include settle
---@include promote
+--@lazy promote
 --@include claim
 --@include sooner
 --@include hint
@@ -39,7 +39,7 @@ end
 local want = tonumber(ARGV[4])
 if want > 0 and is_given_up(shard, ARGV[1], ARGV[2]) then want = 0 end
 local words = settle(shard, settlements, false) -- first: it may find the key `dead` unfit
-local scheduled_ms = promote(shard)
+local scheduled_ms = shard.size.scheduled > 0 and promote(shard) or -1
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[3]), want = want, batch = tonumber(ARGV[5]),
   min_tier = tonumber(ARGV[6]), preferred = tonumber(ARGV[7]), threshold = tonumber(ARGV[8]),

@@ -91,6 +91,6 @@ class _AsyncUnbroken(_Connection):  # type: ignore[misc]
         return reply
 
 
-def _without_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _without_numbers(args: tuple[Any, ...]) -> list[Any]:
     """Write numbers out: hiredis crashes when a signal handler raises while it does that."""
-    return tuple(str(arg) if isinstance(arg, int) else arg for arg in args)
+    return [str(arg) if isinstance(arg, int) else arg for arg in args]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-_INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^--@(include|lazy) (\w+)\n", re.MULTILINE)
 _FLAGS = re.compile(r"^-- FLAGS ?([\w, -]*)$", re.MULTILINE)
 
 
@@ -51,18 +51,29 @@ def _read(path: str) -> str:
 
 
 def _expanded(text: str, *, seen: set[str], path: tuple[str, ...]) -> str:
-    """Put each include in place of its first mention; a circle is an error."""
+    """Put each include in place of its first mention; a circle is an error.
+
+    A server runs the whole text for each call, and each function in it costs. A lazy include
+    defines its functions when it is called: what it includes itself is for it alone.
+    """
 
     def replacement(match: re.Match[str]) -> str:
-        name = match[1]
+        kind, name = match.groups()
         if name in path:
             raise ValueError(f"circular include: {' → '.join((*path, name))}")
         if name in seen:
             return ""
         seen.add(name)
-        return _expanded(_read(f"includes/{name}.lua"), seen=seen, path=(*path, name))
+        inner = seen if kind == "include" else set(seen)
+        body = _expanded(_read(f"includes/{name}.lua"), seen=inner, path=(*path, name))
+        return body if kind == "include" else _lazily(name, body)
 
     return _INCLUDE.sub(replacement, text)
+
+
+def _lazily(name: str, body: str) -> str:
+    inner = "".join(f"  {line}\n" for line in body.splitlines())
+    return f"local function {name}(...)\n{inner}  return {name}(...)\nend\n"
 
 
 def _without_comments(text: str) -> str:

@@ -354,12 +354,15 @@ def test_an_include_is_one_function_of_its_name_for_others_to_use(name: str):
 
 @each_include
 def test_every_include_is_included(name: str):
-    assert any(f"--@include {name}\n" in lua_files.read(path) for path in lua_files.paths())
+    assert any(
+        re.search(rf"^--@(?:include|lazy) {name}$", lua_files.read(path), re.MULTILINE)
+        for path in lua_files.paths()
+    )
 
 
 @each_file
 def test_a_file_includes_what_it_calls_and_calls_what_it_includes(path: str):
-    included = set(re.findall(r"^--@include (\w+)$", lua_files.read(path), re.MULTILINE))
+    included = set(re.findall(r"^--@(?:include|lazy) (\w+)$", lua_files.read(path), re.MULTILINE))
     called = {
         name
         for name in lua_files.include_names()
@@ -408,7 +411,7 @@ def test_the_first_line_declares_the_flags_unless_the_server_does_not_know_it(na
 def test_an_include_stands_once_before_its_first_use(name: str):
     source = scripts.load(name).source
 
-    assert "--@include" not in source
+    assert "--@" not in source
     for function in re.findall(r"^local function (\w+)", source, re.MULTILINE):
         first = re.search(rf"\b{function}\(", source)
         assert source[: first.start()].endswith("local function ")
@@ -460,6 +463,27 @@ class TestLoader:
         )
 
         assert scripts.load("x").source == "#!lua\nC\nA\nB\n"
+
+    def test_a_lazy_include_has_what_it_includes_for_itself(self, monkeypatch):
+        given_files(
+            monkeypatch,
+            {
+                "x.lua": "-- FLAGS\n--@lazy a\n--@include b\nX\n",
+                "includes/a.lua": "--@include b\nA\n",
+                "includes/b.lua": "B\n",
+            },
+        )
+
+        assert scripts.load("x").source.splitlines() == [
+            "#!lua",
+            "local function a(...)",
+            "  B",
+            "  A",
+            "  return a(...)",
+            "end",
+            "B",
+            "X",
+        ]
 
     def test_comments_and_blank_lines_are_not_sent(self, monkeypatch):
         files = {"x.lua": '-- x\n-- FLAGS no-writes\n\n  -- why\nreturn "--@keep -- this"\n'}

@@ -3,8 +3,8 @@
 -- Keeps: a group stands in one tier; a leased, parked or paused group is not disturbed.
 --@include digits
 --@include score
---@include tier_of
---@include widen
+--@lazy tier_of
+--@lazy widen
 -- Sends a command with values by the thousand, as `unpack` sees no more at once; returns
 -- the sum of the replies.
 local function in_thousands(values, command, key, option)

@@ -13,16 +13,16 @@
 --@include digits
 --@include tally
 --@include picker
---@include mend
+--@lazy mend
 --@include is_expired
---@include drop_expired
---@include lease_more
+--@lazy drop_expired
+--@lazy lease_more
 --@include has_flag
---@include rate_of
---@include allowance
---@include use_rate
---@include may_go
---@include start_next
+--@lazy rate_of
+--@lazy allowance
+--@lazy use_rate
+--@lazy may_go
+--@lazy start_next
 -- Leases a group if it can be leased; returns its row, or nil when it had to be put off or
 -- mended, or its messages had expired.
 local function lease(shard, request, group, tier)
@@ -90,7 +90,7 @@ local function claim(shard, request)
   if has_flag(shard, "stopped") then return leases, wait_ms end
   shard.may_drop, shard.may_lease_bytes, shard.may_lease, shard.leased = MOST_DROPPED, MOST_BYTES, MOST_MESSAGES, 0
   request.is_special = shard.flags ~= "" or request.group_rate ~= ""
-  local rate = rate_of(shard, "", request.queue_rate)
+  local rate = (shard.flags ~= "" or request.queue_rate ~= "") and rate_of(shard, "", request.queue_rate)
   if rate then
     shard.may_lease, wait_ms = allowance(shard, rate)
     if shard.may_lease == 0 then return leases, wait_ms end

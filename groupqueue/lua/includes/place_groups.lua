@@ -1,9 +1,9 @@
 -- place_groups: write where groups stand after a change: those with messages into
 -- their tier's ready set at their due moment, drained ones out of every record.
 -- Takes {{group, tier, due (text), left}, …}; a paused group's due moment is +inf.
---@include hold_due
+--@lazy hold_due
 --@include has_flag
---@include leave_place
+--@lazy leave_place
 local function place_groups(shard, places)
   local prefix = shard.prefix
   local ready, drained, forgotten = {}, {}, {}
@@ -16,7 +16,7 @@ local function place_groups(shard, places)
     else
       if shard.size.paused > 0 and redis.call("HEXISTS", prefix .. ":paused", group) == 1 then
         due = "+inf"
-      else
+      elseif shard.size.held > 0 then
         due = hold_due(shard, group, due)
       end
       ready[tier] = ready[tier] or {}

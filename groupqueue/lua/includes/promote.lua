@@ -21,7 +21,6 @@ local function understood(shard, noted)
 end
 
 local function promote(shard)
-  if shard.size.scheduled == 0 then return -1 end
   local scheduled, data = shard.prefix .. ":scheduled", shard.prefix .. ":scheduled:data"
   local ids = redis.call("ZRANGE", scheduled, "-inf", digits(shard.now_ms), "BYSCORE",
     "LIMIT", 0, MOST_PROMOTED)

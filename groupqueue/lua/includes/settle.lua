@@ -15,69 +15,11 @@
 --@include tally
 --@include read
 --@include read_if_fit
---@include uncount
---@include add_failure
---@include set_flag
 --@include tier_of
 --@include forget_heads
 --@include end_leases
---@include dead_letter
---@include wide_of
---@include finish_first
-local outcomes = {}
-
--- Each outcome returns the messages that left the group and when it is due again.
-function outcomes.ack(shard, s)
-  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
-  return tonumber(s.done), s.now
-end
-
-function outcomes.retry(shard, s)
-  add_failure(shard, s.group)
-  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
-  return 0, s.now + tonumber(s.value)
-end
-
-function outcomes.release(shard, s)
-  uncount(shard, s.group)
-  if s.error ~= "" then redis.call("HSET", shard.prefix .. ":errors", s.group, s.error) end
-  return 0, s.now + tonumber(s.value)
-end
-
--- A head that is given up after a report has one failure more; only poison has none.
-local function count_last_failure(shard, s)
-  if s.value ~= "poison" then add_failure(shard, s.group) end
-end
-
-function outcomes.dead(shard, s)
-  count_last_failure(shard, s)
-  dead_letter(shard, s.group, s.tier, s.value, s.error)
-  return 1, s.now
-end
-
--- What waits behind the head follows it, by whoever claims next: there may be any number.
-function outcomes.dead_group(shard, s)
-  outcomes.dead(shard, s)
-  local whole = wide_of(s.group) or s.group
-  local left = redis.call("LLEN", shard.prefix .. ":q:" .. whole)
-  if left > 0 then
-    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. s.id)
-    set_flag(shard, "doomed", true)
-  end
-  return 1, s.now
-end
-
-function outcomes.halt(shard, s)
-  count_last_failure(shard, s)
-  -- An operator's pause of the running lease stays noted behind the halt.
-  local paused = shard.size.paused > 0 and redis.call("HGET", shard.prefix .. ":paused", s.group)
-  redis.call("HSET", shard.prefix .. ":paused", s.group,
-    "halted " .. digits(shard.now_ms) .. " " .. s.value .. (paused and "\n" .. paused or ""))
-  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
-  shard.size.paused = 1
-  return 0, s.now
-end
-
+--@lazy finish_first
+--@lazy end_otherwise
 local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead",
   dead_group = "dead", halt = "halted" }
 
@@ -123,7 +65,12 @@ local function settle(shard, settlements, is_strict)
     -- what was started of a wide group before what was not.
     s.now = shard.now - (#accepted - index + 1) / 1000
     local finished = s.together and finish_first(shard, s) or 0
-    local gone, due = outcomes[s.outcome](shard, s)
+    local gone, due = tonumber(s.done), s.now
+    if s.outcome == "ack" then
+      redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
+    else
+      gone, due = end_otherwise(shard, s)
+    end
     local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
     places[index] = { s.group, s.tier, score(due), left }
     words[s.number * 2 - 1], words[s.number * 2] = "ok", left
