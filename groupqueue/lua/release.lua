@@ -10,6 +10,7 @@
 --@include tier_of
 --@include tally
 --@include uncount
+--@include leased_together
 --@include end_leases
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
@@ -18,9 +19,10 @@ local prefix, group = shard.prefix, ARGV[1]
 local token = read("GET", prefix .. ":lock:" .. group)
 if not token then return { "not leased" } end
 local depth = read("LLEN", prefix .. ":q:" .. group)
+local together = leased_together(shard, group)
 uncount(shard, group)
-redis.call("DEL", prefix .. ":batch:" .. group)
+if together > 1 then redis.call("DEL", prefix .. ":batch:" .. group) end
 end_leases(shard, { { group, tier_of(shard, group), score(shard.now), depth } })
-tally(shard, "released", 1)
+tally(shard, "released", together)
 hint(shard)
 return { "ok", token }

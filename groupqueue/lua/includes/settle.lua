@@ -16,6 +16,7 @@
 --@include read
 --@include read_if_fit
 --@include uncount
+--@include finish_first
 --@include tier_of
 --@include forget_heads
 --@include end_leases
@@ -66,27 +67,11 @@ end
 
 local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead", halt = "halted" }
 
--- A lease of several messages: finish those before the one that the outcome is about,
--- which becomes the head and was delivered once. Returns how many left the group.
-local function finish_first(shard, s)
-  local note, gone = shard.prefix .. ":batch:" .. s.group, tonumber(s.done)
-  -- Alone after a crash: with each that ends well, one less of those that were together.
-  local left = s.together == "-1" and (tonumber(read_if_fit("GET", note) or "0") or 0) or 0
-  if s.outcome == "ack" then left = left - 1 end
-  if left > 0 and s.outcome ~= "dead" then
-    redis.call("SET", note, digits(left), "KEEPTTL")
-  else
-    redis.call("DEL", note)
-  end
-  if s.outcome == "ack" or gone == 0 then return 0 end
-  redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
-  forget_heads(shard, { s.group })
-  redis.call("HSET", shard.prefix .. ":attempts", s.group, "1")
-  return gone
-end
-
 local function checked(shard, settlements, is_strict)
-  local reads = is_strict and read or read_if_fit
+  local function reads(command, key, ...)
+    if is_strict then return read(command, key, ...) end
+    return read_if_fit(command, key, ...)
+  end
   local words, accepted, groups, seen = {}, {}, {}, {}
   for number, s in ipairs(settlements) do
     local head = false
@@ -128,6 +113,9 @@ local function settle(shard, settlements, is_strict)
     if gone + finished > 0 then removed[s.tier] = (removed[s.tier] or 0) + gone + finished end
     count(COUNTERS[s.outcome], math.max(gone, 1))
     count("acked", finished)
+    -- What a lease of several holds beside that is handed back.
+    local begun = tonumber(s.done) + (s.outcome == "ack" and 0 or 1)
+    count("released", math.max(0, tonumber(s.together or "0") - begun))
   end
   forget_heads(shard, heads)
   end_leases(shard, places)
