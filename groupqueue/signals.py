@@ -42,7 +42,8 @@ message_started = Signal()
 """A handler is about to be called. Arguments: `delivery`."""
 
 message_succeeded = Signal()
-"""A handler returned. Arguments: `delivery`, `duration_seconds`."""
+"""A handler returned, or had acknowledged the message of a batch before it raised an error.
+Arguments: `delivery`, `duration_seconds` (of the call)."""
 
 message_failed = Signal()
 """A handler raised an error or ran out of time. Arguments: `delivery`, `error` (the
@@ -62,7 +63,8 @@ group_halted = Signal()
 """A group is held until an operator resumes it. Arguments: as for message_dead."""
 
 lease_lost = Signal()
-"""A worker no longer holds a group whose handler is still running. Arguments: `delivery`."""
+"""A worker no longer holds the group of a message that it handles, or has handled and not settled.
+Arguments: `delivery`."""
 
 worker_started = Signal()
 """A worker process is about to make its first claim. Arguments: `worker_id`, `queues` (names)."""

@@ -84,7 +84,12 @@ def test_the_options_table_has_every_option_with_its_default():
 
     assert list(table) == list(ours)
     for name, default in table.items():
-        words = {"off": False, "no limit": None, "the host's name": ""}
+        words = {
+            "off": False,
+            "no limit": None,
+            "as many as handlers declare": None,
+            "the host's name": "",
+        }
         if default in words:
             expected = words[default]
         elif coded(default)[0] in conf.KEYS:

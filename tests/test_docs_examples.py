@@ -248,7 +248,9 @@ def test_the_handler_examples_can_be_declared(monkeypatch: pytest.MonkeyPatch):
 
     assert set(handlers.registered()) == {
         "books.build",
+        "meters.read",
         "orders.prepare",
+        "partners.notified",
         "payments.due",
         "reports.requested",
     }

@@ -134,6 +134,32 @@ def test_an_unfit_topic_is_refused(topic: Any) -> None:
         handler(topic)
 
 
+@pytest.mark.parametrize("batch", [0, -1, 1001, True, 2.0, "x", [3]])
+def test_an_unfit_batch_is_refused(batch: Any) -> None:
+    with pytest.raises(HandlerError, match="batch=…\\) must be an integer from 1 to 1000, not"):
+        handler("orders.paid", batch=batch)
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_batch_handler_is_called_with_a_list(batch: int) -> None:
+    @handler("orders.paid", batch=batch)
+    def orders_paid(deliveries: list[Delivery]) -> list[object]:
+        return [delivery.payload for delivery in deliveries]
+
+    assert orders_paid.batch == batch
+    assert orders_paid([a_delivery(payload=17)]) == [17]
+
+
+def test_the_largest_batch_declared_decides_how_much_a_lease_takes() -> None:
+    assert handlers.largest_batch() == 1
+    handler("orders.paid")(takes_one)
+    assert handlers.largest_batch() == 1
+    handler("orders.sent", batch=20)(takes_one)
+    handler("orders.lost", batch=3)(takes_one)
+
+    assert handlers.largest_batch() == 20
+
+
 def test_a_forgotten_topic_is_explained() -> None:
     with pytest.raises(HandlerError, match=r'as in @handler\("orders.paid"\)'):
 
@@ -434,6 +460,15 @@ def test_a_delivery_learns_that_its_lease_is_lost() -> None:
 def test_a_delivery_cannot_be_changed(name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(a_delivery(), name, 1)
+
+
+def test_a_delivery_is_acknowledged_by_whoever_handles_it() -> None:
+    delivery = a_delivery()
+    assert not delivery.is_acknowledged
+
+    delivery.acknowledge()
+
+    assert delivery.is_acknowledged
 
 
 def test_a_delivery_can_be_logged_without_its_payload() -> None:

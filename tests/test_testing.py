@@ -659,6 +659,127 @@ def test_a_lease_that_ended_before_the_settlement_is_an_error() -> None:
     assert [failure.outcome for failure in ran.failures] == ["lost"]
 
 
+# Batches -------------------------------------------------------------------------------------
+
+
+def taking(
+    size: int, *, fails_at: int | None = None, error: BaseException | None = None, **options: Any
+) -> list[list[int]]:
+    """Declare a batch handler that acknowledges one by one; return what it is called with."""
+    calls: list[list[int]] = []
+
+    @handler("batch", batch=size, **options)
+    def take(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+        for delivery in deliveries:
+            if delivery.payload == fails_at and delivery.attempt == 1:
+                raise error or RuntimeError("out of paint")
+            delivery.acknowledge()
+
+    return calls
+
+
+def publish_batch(count: int, group: str = "g") -> None:
+    publish_many(Outgoing("batch", n, group=group) for n in range(count))
+
+
+def test_a_batch_handler_gets_lists_as_from_a_worker(handled: list[Any]) -> None:
+    calls = taking(3)
+    publish_batch(4)
+    publish_batch(2, "other")
+    say("between")
+    publish("batch", 4, group="g")
+
+    ran = run_until_empty()
+
+    assert sorted(calls) == [[0, 1], [0, 1, 2], [3], [4]]
+    assert handled == ["between"]
+    assert (ran.processed, ran.failures) == (8, ())
+    assert backlog() == 0
+
+
+async def test_an_async_batch_handler_gets_lists() -> None:
+    calls: list[list[int]] = []
+
+    @handler("batch", batch=10)
+    async def take(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.payload for delivery in deliveries])
+
+    await apublish_many(Outgoing("batch", n, group="g") for n in range(3))
+
+    assert (await arun_until_empty()).processed == 3
+    assert calls == [[0, 1, 2]]
+
+
+def test_a_failure_in_a_batch_is_that_of_the_first_message_not_acknowledged() -> None:
+    calls = taking(5, fails_at=2)
+    ids = [publish("batch", n, group="g") for n in range(4)]
+
+    ran = run_until_empty(raise_errors=False, advance_parked=True)
+
+    assert calls == [[0, 1, 2, 3], [2], [3]]
+    assert ran.processed == 4
+    (failure,) = ran.failures
+    assert (failure.message_id, failure.attempt, failure.outcome) == (ids[2], 1, "retry")
+    assert isinstance(failure.error, RuntimeError)
+
+
+def test_an_error_in_a_batch_is_raised_once_what_was_acknowledged_is_finished() -> None:
+    taking(5, fails_at=2)
+    publish_batch(4)
+
+    with pytest.raises(RuntimeError, match="out of paint") as raised:
+        run_until_empty()
+
+    assert backlog() == 2
+    assert "attempt 1; the outcome is retry" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "parked_seconds"),
+    [(Snooze(30), "release", 30), (Retry(delay=60), "retry", 60), (Reject("no"), "halt", None)],
+)
+def test_what_ends_a_batch_on_purpose_is_told_of_its_message(
+    error: BaseException, outcome: str, parked_seconds: float | None
+) -> None:
+    taking(5, fails_at=1, error=error)
+    ids = [publish("batch", n, group="g") for n in range(3)]
+
+    ran = run_until_empty()
+
+    (failure,) = ran.failures
+    assert ran.processed == 1
+    assert (failure.message_id, failure.topic, failure.outcome) == (ids[1], "batch", outcome)
+    assert failure.parked_seconds == parked_seconds
+
+
+def test_the_limit_counts_the_messages_of_batches() -> None:
+    calls = taking(4)
+    publish_batch(10)
+
+    with pytest.raises(NotEmpty) as reached:
+        run_until_empty(limit=6)
+
+    assert calls == [[0, 1, 2, 3], [4, 5]]
+    assert reached.value.ran.processed == 6
+    assert backlog() == 4
+    assert run_until_empty(limit=4).processed == 4
+
+
+def test_a_batch_whose_lease_has_ended_is_told_by_its_head() -> None:
+    @handler("batch", batch=5)
+    def take(deliveries: list[Delivery]) -> None:
+        reset_fake_redis()
+
+    first = publish("batch", 0, group="g")
+    publish("batch", 1, group="g")
+
+    ran = run_until_empty(raise_errors=False)
+
+    assert ran.processed == 0
+    assert [(failure.message_id, failure.outcome) for failure in ran.failures] == [(first, "lost")]
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), pytest.fail.Exception("failed")])
 def test_an_interrupted_message_is_handed_back(interruption: BaseException) -> None:
     attempts = failing(interruption)

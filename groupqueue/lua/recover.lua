@@ -8,7 +8,7 @@
 --                               still come; 0 for none
 -- ARGV[4] cursor       string   "0" at first, then what the last reply said, until "0"
 -- Reply {cursor, leases handed back}
--- Keeps: the deliveries do not count; a call looks at about 400 holders, or all that a small hash has.
+-- Keeps: the deliveries do not count, of leases of several none; a call looks at about 400 holders, or all that a small hash has.
 --@include open_shard
 --@include score
 --@include tier_of
@@ -16,12 +16,13 @@
 --@include end_leases
 --@include hint
 --@include read_if_fit
+--@include leased_together
 --@include uncount
 local GIVEN_UP_KEPT_MS = "600000" -- far longer than a command is under way
 
 local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
-local prefix, found, released = shard.prefix, {}, 0
+local prefix, found, released, messages = shard.prefix, {}, 0, 0
 local page = redis.call("HSCAN", prefix .. ":holders", ARGV[4], "COUNT", "400")
 for index = 1, #page[2], 2 do
   local group, worker = page[2][index], page[2][index + 1]
@@ -37,7 +38,9 @@ end
 local places = {}
 for _, place in ipairs(found) do
   uncount(shard, place[1])
-  redis.call("DEL", prefix .. ":batch:" .. place[1])
+  local together = leased_together(shard, place[1])
+  if together > 1 then redis.call("DEL", prefix .. ":batch:" .. place[1]) end
+  messages = messages + together
   table.insert(places, place)
   released = released + 1
   if #places == 400 or released == #found then
@@ -45,6 +48,6 @@ for _, place in ipairs(found) do
     places = {}
   end
 end
-tally(shard, "released", released)
+tally(shard, "released", messages)
 if released > 0 then hint(shard) end
 return { page[1], released }

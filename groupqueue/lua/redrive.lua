@@ -17,12 +17,14 @@
 --@include widen
 --@include tally
 --@include forget_heads
+--@include leased_together
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
   "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix = shard.prefix
 
--- The letters by group: {group, tier noted, {element, …}, leased}, everything read first.
+-- The letters by group: {name, tier noted, {element, …}, depth, messages leased}, everything
+-- read first.
 local function read_letter(entry)
   local found, letter = redis.call("XRANGE", prefix .. ":dead", entry, entry)[1], {}
   for index = 1, found and #found[2] or 0, 2 do letter[found[2][index]] = found[2][index + 1] end
@@ -42,6 +44,7 @@ local function gather()
         group = { name = letter.group, tier = letter.tier, elements = {} }
         group.depth = read("LLEN", prefix .. ":q:" .. letter.group)
         group.is_leased = read("GET", prefix .. ":lock:" .. letter.group) and group.depth > 0
+        group.leased = leased_together(shard, letter.group)
         groups[letter.group] = group
         table.insert(groups, group)
       end
@@ -55,13 +58,11 @@ end
 
 local function put_in_front(group)
   local list = prefix .. ":q:" .. group.name
-  local head = group.is_leased and redis.call("LPOP", list)
+  local leased = group.is_leased and redis.call("LPOP", list, digits(group.leased)) or {}
   for index = #group.elements, 1, -1 do redis.call("LPUSH", list, group.elements[index]) end
-  if head then
-    redis.call("LPUSH", list, head)
-  else
-    forget_heads(shard, { group.name }) -- the counters of the head that is second now
-  end
+  for index = #leased, 1, -1 do redis.call("LPUSH", list, leased[index]) end
+  -- The counters of the head that is second now.
+  if not group.is_leased then forget_heads(shard, { group.name }) end
 end
 
 local groups, entries = gather()

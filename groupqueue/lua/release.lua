@@ -13,6 +13,7 @@
 --@include tier_of
 --@include tally
 --@include uncount
+--@include leased_together
 --@include end_leases
 --@include started_of
 --@include hint
@@ -22,7 +23,7 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "st
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end
-local places, ended = {}, ""
+local places, ended, messages = {}, "", 0
 local function look_at(held)
   local token = read("GET", prefix .. ":lock:" .. held)
   if not token or (ARGV[2] ~= "" and ARGV[2] ~= token) then return end
@@ -33,11 +34,13 @@ look_at(group)
 for _, started in ipairs(started_of(shard, group, true)) do look_at(started) end
 if #places == 0 then return { "not leased" } end
 for _, place in ipairs(places) do
+  local together = leased_together(shard, place[1])
   uncount(shard, place[1])
-  redis.call("DEL", prefix .. ":batch:" .. place[1])
+  if together > 1 then redis.call("DEL", prefix .. ":batch:" .. place[1]) end
+  messages = messages + together
 end
 end_leases(shard, places)
-tally(shard, "released", #places)
+tally(shard, "released", messages)
 note_call(shard, ARGV[3], "1")
 hint(shard)
 return { "ok", ended }

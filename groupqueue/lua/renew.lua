@@ -9,6 +9,7 @@
 --@include open_shard
 --@include digits
 --@include tier_of
+--@include note_ms
 --@include read_if_fit
 local shard = open_shard(KEYS[1], { "prio", "paused",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
@@ -22,6 +23,7 @@ for number = 1, #words do
   local group = ARGV[number * 2 + 1]
   if words[number] == "ok" then
     redis.call("PEXPIRE", prefix .. ":lock:" .. group, ARGV[1])
+    redis.call("PEXPIRE", prefix .. ":batch:" .. group, note_ms(tonumber(ARGV[1])), "GT")
     if shard.size.paused == 0 or redis.call("HEXISTS", prefix .. ":paused", group) == 0 then
       redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, group), deadline, group)
     end

@@ -26,6 +26,7 @@ from groupqueue.exceptions import (
     Snooze,
     StaleLease,
 )
+from groupqueue.handlers import largest_batch
 from groupqueue.testing import transactions
 from groupqueue.transport.connections import get_transport
 from groupqueue.worker.executor import Held, call, call_async, prepare
@@ -90,9 +91,10 @@ def run_until_empty(
     advance_parked: bool = False,
     raise_errors: bool = True,
 ) -> Ran:
-    """Handle the messages of a queue in this thread, one by one, until none is due.
+    """Handle the messages of a queue in this thread until none is due.
 
-    Messages that handlers publish are handled as well. Groups that are parked for a
+    One by one, or in lists where the handler declares `batch`, as a worker without --batch
+    does. Messages that handlers publish are handled as well. Groups that are parked for a
     while and messages that are scheduled or held are left alone; with `advance_parked`
     their time passes at once.
 
@@ -160,7 +162,7 @@ class _Run:
             signals.message_failed.disconnect(note)
 
     def deliver_next(self) -> bool:
-        """Claim, handle and settle one message; False when none is due."""
+        """Claim, handle and settle what one call of a handler takes; False when none is due."""
         lease = self._claim()
         if lease is None:
             return False
@@ -168,7 +170,7 @@ class _Run:
         held = Held(self._config, lease, now + LEASE_SECONDS, now)
         self._error = None
         try:
-            if self._processed + len(self._failures) >= self._limit:
+            if self._left() <= 0:
                 raise NotEmpty(self._config.name, self.result())
             if prepare(held):
                 _handle(held)
@@ -217,6 +219,10 @@ class _Run:
             client.zadd(key, {name: math.floor(earlier_ms) if key == agenda else earlier_ms})
         return len(waiting)
 
+    def _left(self) -> int:
+        """Return how many deliveries there may still be."""
+        return self._limit - self._processed - len(self._failures)
+
     def _claim(self) -> Lease | None:
         preference = self._shares.preference(1)
         turned = self._transport.turn(
@@ -226,6 +232,7 @@ class _Run:
             visibility=LEASE_SECONDS,
             preference=preference,
             rates=self._config.rates,
+            batch=max(1, min(largest_batch(), self._left())),
         )
         signals.send_expired(self._config.name, turned.expired)
         signals.send_buried(self._config.name, turned.buried)
@@ -236,13 +243,14 @@ class _Run:
         return self._transport.turn(WORKER_ID, [settlement], 0, visibility=1).settled[0]
 
     def _conclude(self, held: Held) -> None:
-        """Settle a message and keep count; raise what its handler raised, if asked to."""
+        """Settle a call and keep count; raise what its handler raised, if asked to."""
         settlement = cast(Settlement, held.settlement)
         settled = self._settled(settlement)
         note_settled(held, settled)
-        if settled.word == "ok" and settlement.outcome == "ack":
-            self._processed += 1
-            return
+        if settled.word == "ok":
+            self._processed += settlement.done
+            if settlement.outcome == "ack":
+                return
         failure = _failure(held, settlement, settled, self._error)
         self._failures.append(failure)
         if self._raise_errors and not isinstance(failure.error, Retry | Reject | Snooze):
@@ -256,7 +264,9 @@ class _Run:
 def _failure(
     held: Held, settlement: Settlement, settled: Settled, error: BaseException | None
 ) -> Failure:
-    topic = "" if held.delivery is None else held.delivery.topic
+    # What is dropped for a lost lease begins with its head.
+    delivery = held.deliveries[0] if held.deliveries and settled.word != "ok" else held.delivery
+    topic = "" if delivery is None else delivery.topic
     outcome = settlement.outcome
     if error is None and settled.word != "ok":
         error = StaleLease(held.lease, settled.word)
@@ -272,10 +282,10 @@ def _failure(
         error = kind(settlement.error)
     is_parked = settled.word == "ok" and outcome in ("retry", "release")
     return Failure(
-        message_id=held.lease.id,
+        message_id=held.lease.id if delivery is None else delivery.id,
         group=held.lease.group,
         topic=topic,
-        attempt=held.lease.failures + 1,
+        attempt=held.lease.failures + 1 if delivery is None else delivery.attempt,
         error=error,
         outcome="lost" if settled.word != "ok" or outcome == "ack" else outcome,
         parked_seconds=int(settlement.value) / 1000 if is_parked else None,

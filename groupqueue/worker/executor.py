@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -47,18 +48,16 @@ class Held:
     lasts_until: float
     """When the lease ends, on this process's monotonic clock, if it is not renewed."""
     renewed_at: float
-    batch: int | None = None
-    """How many messages of the lease may be handled one after the other, whatever their
-    handlers ask for; None leaves it to them."""
+    goes_on: bool = False
+    """Whether all messages of the lease may be handled, call after call, before it is
+    settled; else what one call takes."""
     is_stopping: Callable[[], bool] = never
     """Says whether no further message of the lease is to be begun."""
     handler: Handler[Any] | None = None
-    deliveries: Sequence[Delivery] = ()
-    """What the handler was called with, or is about to be, without what is finished."""
+    deliveries: list[Delivery] = field(default_factory=list)
+    """What handlers were called with under this lease, or are about to be, from its head on."""
     done: int = 0
-    """How many messages of the lease are finished, from the head on."""
-    may_take: int = 1
-    """How many messages of the lease may be handled in all before it is settled."""
+    """How many of them are finished."""
     is_suspect: bool = False
     """Whether one more crash would exhaust the message: it is handled with nothing beside
     it, so that no message is blamed for another's doing."""
@@ -73,9 +72,26 @@ class Held:
     """Whether a turn that carried its settlement lost its reply."""
 
     @property
+    def at_hand(self) -> list[Delivery]:
+        """What the handler is called with."""
+        return self.deliveries[self.done :]
+
+    @property
     def delivery(self) -> Delivery | None:
-        """The message at hand, the first if there are several; None when it is none."""
-        return self.deliveries[0] if self.deliveries else None
+        """The first at hand, or the last that was; None when the message is none."""
+        return (
+            self.deliveries[min(self.done, len(self.deliveries) - 1)] if self.deliveries else None
+        )
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of the lease are done whatever its handler comes to: the finished ones,
+        and those that a running batch handler has acknowledged from its first one on."""
+        count = self.done
+        if self.handler is not None and self.handler.batch is not None:
+            while count < len(self.deliveries) and self.deliveries[count].is_acknowledged:
+                count += 1
+        return count
 
 
 def prepare(held: Held) -> bool:
@@ -95,8 +111,7 @@ def prepare(held: Held) -> bool:
         text = f"{type(error).__name__}: {error}"
         held.settlement = exhausted(lease, config.policy, "codec", text)
         return False
-    first = Delivery(lease, message_from(lease, content), config.name)
-    held.deliveries = [first]
+    held.deliveries.append(Delivery(lease, message_from(lease, content), config.name))
     held.handler = get_handler(content.topic)
     if held.handler is None:
         text = f"this worker has no handler for topic {content.topic!r}"
@@ -118,9 +133,11 @@ def prepare(held: Held) -> bool:
         held.settlement = exhausted(lease, policy, "poison", error_text)
         return False
     held.is_suspect = lease.crashes > 0 and policy.is_poison(lease.crashes + 1)
-    if lease.rest:
-        held.may_take = held.batch or held.handler.batch or 1
-        _fill_batch(held, held.handler, first)
+    if policy.is_poison(1):
+        # A crash counts at the head, which might not have caused it: this one must go alone.
+        held.goes_on = False
+    else:
+        _fill_batch(held, held.handler)
     return True
 
 
@@ -129,39 +146,46 @@ def advance(held: Held) -> bool:
 
     What is not taken is handed back with the settlement, as if never delivered.
     """
-    settlement, rest = held.settlement, held.lease.rest
-    if not rest or settlement is None or settlement.outcome != "ack":
+    if not held.goes_on or held.settlement is None or held.settlement.outcome != "ack":
         return False
     now = time.monotonic()
-    is_over = held.run_until is not None and now >= held.run_until
-    if is_over or held.done >= min(held.may_take, 1 + len(rest)):
+    is_over = now >= held.lasts_until or (held.run_until is not None and now >= held.run_until)
+    if is_over or held.is_lost or held.is_stopping():
         return False
-    if held.is_lost or now >= held.lasts_until or held.is_stopping():
-        return False
-    following = _following(held, held.done)
+    following = _following(held)
     found = get_handler(following.topic) if following else None
     if following is None or found is None or found.is_async != _prepared(held)[0].is_async:
         return False
-    held.handler, held.settlement = found, None
-    _fill_batch(held, found, following)
+    held.started_at = None  # first: the time of the former call is nothing to the new handler
+    held.handler = found
+    held.deliveries.append(following)
+    _fill_batch(held, found)
+    if held.is_lost:
+        # The lease keeper found out meanwhile, and has told those that were there.
+        for delivery in held.at_hand:
+            delivery.mark_lost()
+    held.settlement = None
     return True
 
 
-def _fill_batch(held: Held, handler: Handler[Any], first: Delivery) -> None:
+def _fill_batch(held: Held, handler: Handler[Any]) -> None:
     """Let a batch handler take the messages of its topic that follow."""
-    taken = [first]
-    last = min(held.may_take, held.done + (handler.batch or 1), 1 + len(held.lease.rest))
-    for place in range(held.done + 1, last):
-        following = _following(held, place)
+    while len(held.deliveries) - held.done < (handler.batch or 1):
+        following = _following(held)
         if following is None or following.topic != handler.topic:
-            break
-        taken.append(following)
-    held.deliveries = taken
+            return
+        held.deliveries.append(following)
 
 
-def _following(held: Held, place: int) -> Delivery | None:
-    """Return a message behind the head; None when it is none, which is told once it is the head."""
-    leased = held.lease.rest[place - 1]
+def _following(held: Held) -> Delivery | None:
+    """Return the next message of the lease, if it has one more.
+
+    None for bytes that are no message: that is told once they are the head.
+    """
+    place = len(held.deliveries) - 1
+    if place >= len(held.lease.rest):
+        return None
+    leased = held.lease.rest[place]
     try:
         content = held.queue.codec.decode(leased.payload)
     except Exception:
@@ -191,7 +215,7 @@ def handle(held: Held) -> None:
         try:
             call(held, check=refuse_open_transactions)
         except BaseException as error:
-            _tell_failed(held, error)
+            _tell_failed(held, error, refuse_open_transactions)
         clean_connections()
         goes_on = advance(held)
 
@@ -204,7 +228,7 @@ async def handle_async(held: Held) -> None:
         try:
             await call_async(held, check=_refuse_open_transactions_async)
         except BaseException as error:
-            await _atell_failed(held, error)
+            await _atell_failed(held, error, _refuse_open_transactions_async)
         await _clean_connections_async()
         goes_on = advance(held)
 
@@ -224,18 +248,18 @@ async def _nothing_async() -> None:
 def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
     """Call a sync handler and note how the delivery ended.
 
-    `check` may raise after the handler has returned; then the handler has failed.
+    `check` may raise once the handler is over: then it has failed, and has acknowledged nothing.
     """
     handler, argument = _begun(held)
     try:
-        for delivery in held.deliveries:
+        for delivery in held.at_hand:
             signals.send(signals.message_started, handler, delivery=delivery)
         handler(argument)
         check()
     except (Exception, SystemExit) as error:
-        _tell_failed(held, error)
+        _tell_failed(held, error, check)
     else:
-        for facts in _finished(held, len(held.deliveries)):
+        for facts in _finished(held, len(held.at_hand)):
             signals.send(signals.message_succeeded, handler, **facts)
 
 
@@ -243,14 +267,14 @@ async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _noth
     """Await an async handler and note how the delivery ended; see `call`."""
     handler, argument = _begun(held)
     try:
-        for delivery in held.deliveries:
+        for delivery in held.at_hand:
             await signals.asend(signals.message_started, handler, delivery=delivery)
         await handler(argument)
         await check()
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        await _atell_failed(held, error)
+        await _atell_failed(held, error, check)
     else:
-        for facts in _finished(held, len(held.deliveries)):
+        for facts in _finished(held, len(held.at_hand)):
             await signals.asend(signals.message_succeeded, handler, **facts)
 
 
@@ -260,33 +284,39 @@ def _begun(held: Held) -> tuple[Handler[Any], Any]:
     held.started_at = time.monotonic()
     if held.run_until is None:
         held.run_until = held.started_at + LONGEST_RUN_SECONDS
-    return handler, delivery if handler.batch is None else list(held.deliveries)
+    return handler, delivery if handler.batch is None else held.at_hand
 
 
 def _finished(held: Held, count: int) -> list[dict[str, Any]]:
-    """Note the first deliveries as finished; return what to tell of each."""
+    """Note the first ones at hand as finished; return what to tell of each."""
     now = time.monotonic()
-    finished, held.deliveries = held.deliveries[:count], held.deliveries[count:] or held.deliveries
+    finished = held.at_hand[:count]
     held.done += count
     held.settlement = Settlement.ack(held.lease, held.done)
     seconds = now - (held.started_at or now)
     return [{"delivery": delivery, "duration_seconds": seconds} for delivery in finished]
 
 
-def _tell_failed(held: Held, error: BaseException) -> None:
-    """Note and tell what a handler's error means for each message that it was called with."""
+def _tell_failed(held: Held, error: BaseException, check: Callable[[], None]) -> None:
+    """Note and tell what a handler's error means for the messages that it was called with."""
     handler = held.handler
-    for facts in _acknowledged(held):
-        signals.send(signals.message_succeeded, handler, **facts)
+    with contextlib.suppress(Exception):
+        check()
+        for facts in _acknowledged(held):
+            signals.send(signals.message_succeeded, handler, **facts)
     failure = _failed(held, error)
     if failure is not None:
         signals.send(signals.message_failed, handler, **failure)
 
 
-async def _atell_failed(held: Held, error: BaseException) -> None:
+async def _atell_failed(
+    held: Held, error: BaseException, check: Callable[[], Awaitable[None]]
+) -> None:
     handler = held.handler
-    for facts in _acknowledged(held):
-        await signals.asend(signals.message_succeeded, handler, **facts)
+    with contextlib.suppress(Exception):
+        await check()
+        for facts in _acknowledged(held):
+            await signals.asend(signals.message_succeeded, handler, **facts)
     failure = _failed(held, error)
     if failure is not None:
         await signals.asend(signals.message_failed, handler, **failure)
@@ -294,14 +324,12 @@ async def _atell_failed(held: Held, error: BaseException) -> None:
 
 def _acknowledged(held: Held) -> list[dict[str, Any]]:
     """Note as finished what a batch handler acknowledged before it raised an error."""
-    if held.handler is None or held.handler.batch is None or held.settlement is not None:
+    count = held.acknowledged - held.done
+    if not count or held.settlement is not None:
         return []
-    waiting = (place for place, one in enumerate(held.deliveries) if not one.is_acknowledged)
-    count = next(waiting, None)
-    if count is None:
-        return _finished(held, len(held.deliveries))
     facts = _finished(held, count)
-    held.settlement = None  # that of the first one which is not acknowledged is to come
+    if held.at_hand:
+        held.settlement = None  # that of the first one which is not acknowledged is to come
     return facts
 
 

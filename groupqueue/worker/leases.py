@@ -12,6 +12,7 @@ from groupqueue import signals
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.exceptions import GroupQueueError
+from groupqueue.handlers import get_handler
 from groupqueue.transport.redis import RedisTransport
 from groupqueue.worker.executor import Held
 from groupqueue.worker.outages import Outage
@@ -173,10 +174,12 @@ class LeaseKeeper(threading.Thread):
     def _watch_time_limits(self) -> None:
         now = time.monotonic()
         for held in list(self._held.values()):
-            if held.handler is None or held.started_at is None or held.settlement is not None:
+            # Read in this order: `executor.advance` changes them in the opposite one.
+            handler, settlement, started_at = held.handler, held.settlement, held.started_at
+            if handler is None or settlement is not None or started_at is None:
                 continue
-            limit = held.handler.timeout_for(held.queue)
-            if limit is not None and now - held.started_at > limit:
+            limit = handler.timeout_for(held.queue)
+            if limit is not None and now - started_at > limit:
                 self._on_overdue(held)
 
     def _beat_if_due(self) -> None:
@@ -186,9 +189,8 @@ class LeaseKeeper(threading.Thread):
 
 def _unfinished(held: Held) -> Settlement:
     """Hand back what a handler has not finished."""
-    if held.done:
-        return Settlement.ack(held.lease, held.done)
-    return Settlement.release(held.lease)
+    done = held.acknowledged
+    return Settlement.ack(held.lease, done) if done else Settlement.release(held.lease)
 
 
 def mark_lost(losses: Iterable[Held], tell: Callable[..., None] = signals.send) -> None:
@@ -199,7 +201,7 @@ def mark_lost(losses: Iterable[Held], tell: Callable[..., None] = signals.send) 
         held.is_lost = True
         for delivery in held.deliveries:
             delivery.mark_lost()
-            tell(signals.lease_lost, held.handler, delivery=delivery)
+            tell(signals.lease_lost, get_handler(delivery.topic), delivery=delivery)
 
 
 @contextlib.contextmanager

@@ -169,11 +169,12 @@ class Pump:
     def _tend_suspect(self) -> None:
         """Begin the suspect once nothing is beside it; go on once it is settled."""
         suspect = self._suspect
-        if suspect is None or self._unsettled():
+        if suspect is None:
             return
         if self._has_ended_suspect:
-            self._suspect = None
-        elif self._running == 1 and not self._has_begun_suspect:
+            if not self._awaits_answer(suspect):
+                self._suspect = None
+        elif self._running == 1 and not self._has_begun_suspect and not self._unsettled():
             self._has_begun_suspect = True
             self._pool.start(suspect)
         elif time.monotonic() >= self._suspect_waits_until:
@@ -250,6 +251,10 @@ class Pump:
             self.stop_reason = "max_messages"
         elif self._burst and idle and all(source.is_exhausted for source in self._sources):
             self.stop_reason = "burst"
+
+    def _awaits_answer(self, held: Held) -> bool:
+        """Say whether a settlement is under way to a server that answers."""
+        return any(held in source.finished and not source.is_away for source in self._sources)
 
     def _unsettled(self) -> bool:
         return any(source.finished for source in self._sources)

@@ -60,7 +60,7 @@ class Source:
         self._keeper = keeper
         self._shares = shares
         self._visibility_seconds = visibility_seconds
-        self._batch = batch
+        self._goes_on = batch is not None
         self._lease_size = batch or largest_batch()
         self._last_token = 0
         self._turn_number = 0
@@ -119,7 +119,7 @@ class Source:
         self._plan(turned, want)
         lasts_until = asked_at + self._visibility_seconds
         return [
-            Held(self.config, lease, lasts_until, asked_at, self._batch, is_stopping)
+            Held(self.config, lease, lasts_until, asked_at, self._goes_on, is_stopping)
             for lease in turned.leases
         ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from groupqueue.core import calls
@@ -239,6 +241,59 @@ async def test_leases_handed_back_unhandled_do_not_go_alone(shard: Shard, end: s
     assert again.deliveries == 1
 
 
+@pytest.mark.parametrize("end", ["recover", "release"])
+async def test_going_alone_is_not_over_when_a_lease_is_handed_back(shard: Shard, end: str):
+    await numbers(shard)
+    await take(shard, batch=3)
+    shard.let_lease_run_out("group")
+    [lease] = await take(shard, batch=3)
+    assert lease.is_alone
+
+    if end == "recover":
+        assert await shard.transport.recover("worker", 0) == 1
+    else:
+        await shard.transport.perform(calls.release(shard.prefix, "group"))
+
+    [again] = await take(shard, batch=3)
+    assert again.is_alone
+
+
+@pytest.mark.parametrize(
+    ("settlement", "acked", "released"),
+    [
+        (lambda lease: Settlement.ack(lease, 5), 5, 0),
+        (lambda lease: Settlement.ack(lease, 2), 2, 3),
+        (lambda lease: Settlement.retry(lease, 0, done=2), 2, 2),
+        (lambda lease: Settlement.dead(lease, "why", done=2), 2, 2),
+        (lambda lease: Settlement.release(lease, done=1), 1, 4),
+        (Settlement.release, 0, 5),
+    ],
+)
+async def test_what_is_handed_back_of_a_batch_is_counted_as_released(
+    shard: Shard, settlement: Callable[[Lease], Settlement], acked: int, released: int
+):
+    await numbers(shard)
+    [lease] = await take(shard, batch=5)
+
+    await settle(shard, settlement(lease))
+
+    assert (stat(shard, "acked"), stat(shard, "released")) == (acked, released)
+    assert stat(shard, "delivered") == 5
+
+
+@pytest.mark.parametrize("end", ["recover", "release"])
+async def test_a_batch_handed_back_as_a_whole_is_counted_message_by_message(shard: Shard, end: str):
+    await numbers(shard)
+    await take(shard, batch=5)
+
+    if end == "recover":
+        assert await shard.transport.recover("worker", 0) == 1
+    else:
+        await shard.transport.perform(calls.release(shard.prefix, "group"))
+
+    assert stat(shard, "released") == stat(shard, "delivered") == 5
+
+
 async def test_what_is_noted_of_a_batch_ends_by_itself(shard: Shard):
     await numbers(shard)
     await take(shard, batch=4)
@@ -325,3 +380,54 @@ async def test_a_batch_of_a_thousand_is_taken_in_few_commands(real_shard: Shard)
     assert len(payloads(lease)) == 1000
     ranges = shard.redis.info("commandstats")["cmdstat_lrange"]["calls"]
     assert ranges <= 2
+
+
+# Dead letters that come back meanwhile ----------------------------------------------------------
+
+
+async def redrive(shard: Shard) -> int:
+    entries = [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+    return await shard.transport.perform(calls.redrive(shard.prefix, entries))
+
+
+async def dead_letter(shard: Shard) -> None:
+    """Set the first of a group's messages aside."""
+    await shard.publish("group", b"dead")
+    [lease] = await take(shard, batch=1)
+    await settle(shard, Settlement.dead(lease, "why"))
+
+
+async def test_a_redriven_message_goes_behind_all_that_a_lease_holds(shard: Shard):
+    await dead_letter(shard)
+    await numbers(shard)
+    [lease] = await take(shard, batch=3)
+
+    assert await redrive(shard) == 1
+    assert await settle(shard, Settlement.ack(lease, 3)) == ("ok", 6)
+
+    [following] = await take(shard, batch=3)
+    assert payloads(following) == [b"dead", b"3", b"4"]
+
+
+async def test_a_redriven_message_goes_right_behind_one_that_goes_alone(shard: Shard):
+    await dead_letter(shard)
+    await numbers(shard)
+    await take(shard, batch=3)
+    shard.let_lease_run_out("group")
+    [lease] = await take(shard, batch=3)
+
+    assert await redrive(shard) == 1
+    await settle(shard, Settlement.ack(lease))
+
+    [following] = await take(shard, batch=3)
+    assert payloads(following) == [b"dead"]
+
+
+async def test_a_lease_that_is_renewed_keeps_its_note(shard: Shard):
+    await numbers(shard)
+    [lease] = await take(shard, batch=3)
+    shard.redis.pexpire(shard.named("batch:group"), 1000)
+
+    await shard.transport.renew([lease], 60)
+
+    assert shard.redis.pttl(shard.named("batch:group")) > 3_500_000

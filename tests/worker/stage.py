@@ -19,6 +19,7 @@ from groupqueue import Outgoing, publish, publish_many
 from groupqueue.core.keys import ShardKeys, shard_prefix
 from groupqueue.core.snapshot import GroupView, Snapshot
 from groupqueue.queues import get_queue
+from groupqueue.transport.connections import get_transport
 from tests.servers import guardian, wait_until
 from tests.worker.plan import VARIABLE, Plan
 from tests.worker.traces import Trace, Traces
@@ -210,6 +211,19 @@ class Stage:
             priority=priority,
             on_commit=False,
         )
+
+    def publish_suspect(self, topic: str, group: str, **payload: Any) -> str:
+        """Publish a message that has taken a worker down; nobody gets it before `let_go`."""
+        identifier = self.publish(topic, group, **payload)
+        assert get_transport(self.queue).claim("died long ago", 3600) is not None
+        return identifier
+
+    def let_go(self, group: str) -> None:
+        """Let the lease of a group run out."""
+        with self.client.pipeline(transaction=True) as at_once:
+            at_once.zadd(self.keys.ready(0), {group: 0})
+            at_once.delete(self.keys.lock(group))
+            at_once.execute()
 
     def publish_numbered(self, topic: str, groups: Iterable[str], count: int) -> None:
         """Publish `count` messages with rising n to each group, the groups taking turns."""

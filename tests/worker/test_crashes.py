@@ -307,3 +307,49 @@ def test_a_message_that_is_always_out_of_time_is_exhausted(stage: Stage) -> None
 
     assert halted.reason == "poison"
     assert len(stage.traces.all("started", group="slow")) == 2
+
+
+# Messages that one more crash would exhaust ------------------------------------------------------
+
+
+def test_a_suspect_does_not_idle_its_process_behind_a_long_handler(stage: Stage) -> None:
+    stage.configure(MAX_CRASHES=2)
+    stage.plan.constants |= {
+        "groupqueue.worker.pump.SUSPECT_PATIENCE_SECONDS": 0.3,
+        "groupqueue.worker.pump.SUSPECT_PARKED_SECONDS": 1.0,
+    }
+    stage.publish_suspect("work", "suspect", seconds=0.2)
+    stage.publish("gate", "long")
+    stage.work("--concurrency", 2)
+    stage.wait_for_started(group="long")
+
+    stage.let_go("suspect")
+    parked = stage.wait_until(lambda snapshot: snapshot.parked, "the suspect handed back").parked
+    assert [(view.group, view.deliveries) for view in parked] == [("suspect", 1)]
+    for n in range(10):
+        stage.publish("note", "other", n=n)
+        stage.wait_for_ended(n + 1, group="other")
+    assert stage.traces.all("started", group="suspect") == []
+
+    stage.open_gate()
+    more = publish_until_ended(stage, "suspect")
+    stage.wait_for_ended(10 + more, group="other")
+
+    [started], [ended] = (
+        stage.traces.all(event, group="suspect") for event in ("started", "ended")
+    )
+    assert started.crashes == 1
+    beside = [trace for trace in stage.traces.all() if started.at < trace.at < ended.at]
+    assert [trace for trace in beside if trace.event in ("started", "ended")] == []
+
+
+def publish_until_ended(stage: Stage, group: str) -> int:
+    """Publish messages of another group until the one of this group is handled; count them."""
+    for published in range(1, 1000):
+        stage.publish("note", "other", n=published)
+        try:
+            stage.wait_for_ended(group=group, seconds=0.05)
+        except TimeoutError:
+            continue
+        return published
+    raise TimeoutError(f"{group!r} is not handled")

@@ -13,8 +13,9 @@ import redis
 
 from groupqueue.exceptions import ServerUnavailable
 from groupqueue.worker.outages import Outage
-from tests.servers import Server
-from tests.worker.stage import Stage
+from tests.servers import Server, wait_until
+from tests.transport.proxy import Proxy
+from tests.worker.stage import Stage, Worker
 from tests.worker.traces import by_group, without_repeats
 
 GROUPS = [f"g{number}" for number in range(10)]
@@ -249,3 +250,93 @@ def test_results_are_delivered_to_a_server_that_is_out_of_memory(valkey_stage: S
 
     assert [trace.n for trace in valkey_stage.wait_for_ended(2)] == [0, 1]
     valkey_stage.wait_until_drained()
+
+
+# One of two servers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_server_that_hangs_does_not_hold_up_the_queue_on_another(
+    stage: Stage, valkey: Server, concurrency: int
+) -> None:
+    worker = work_on_two(stage, valkey, concurrency)
+
+    valkey.pause()
+    stage.open_gate()
+    worker.wait_for_logged("cannot be reached")
+    # Were each turn to wait for the server that hangs, this would take minutes.
+    for n in range(60):
+        stage.publish("note", "healthy", n=n)
+        stage.wait_for_ended(n + 1, group="healthy")
+    assert stage.traces.all("started", group="elsewhere", topic="note") == []
+    valkey.resume()
+
+    stage.wait_for_ended(2, group="elsewhere", topic="note")
+    wait_until(lambda: stage.backlog("elsewhere") == 0, "an empty queue on the healed server")
+    assert [trace.n for trace in stage.traces.all("ended", group="healthy")] == list(range(60))
+    started = stage.traces.all("started", group="elsewhere")
+    assert [(trace.topic, trace.n, trace.crashes) for trace in started] == [
+        ("gate", None, 0),
+        ("note", 0, 0),
+        ("note", 1, 0),
+    ]
+
+
+def test_a_suspect_does_not_wait_for_a_server_that_hangs(stage: Stage, valkey: Server) -> None:
+    stage.configure(MAX_CRASHES=2)
+    stage.plan.constants |= {
+        "groupqueue.worker.pump.SUSPECT_PATIENCE_SECONDS": 0.1,
+        "groupqueue.worker.pump.SUSPECT_PARKED_SECONDS": 0.1,
+    }
+    stage.publish_suspect("note", "suspect")
+    worker = work_on_two(stage, valkey, 2)
+    valkey.pause()
+    stage.open_gate()
+    worker.wait_for_logged("cannot be reached")
+
+    stage.let_go("suspect")
+    stage.wait_until(lambda snapshot: snapshot.counters.get("released"), "the suspect handed back")
+    stage.publish("note", "healthy")
+    stage.wait_for_ended(group="healthy")
+    # Something is beside it: what the other server has not been told yet.
+    assert stage.traces.all("started", group="suspect") == []
+    valkey.resume()
+
+    stage.wait_for_ended(group="suspect")
+
+
+def work_on_two(stage: Stage, valkey: Server, concurrency: int) -> Worker:
+    """Start a worker of two queues; a message of the one on the other server is at the gate."""
+    stage.add_queue("elsewhere", CONNECTION=valkey.url, VISIBILITY_TIMEOUT=60)
+    stage.publish("gate", "elsewhere", queue="elsewhere")
+    for n in range(2):
+        stage.publish("note", "elsewhere", queue="elsewhere", n=n)
+    worker = stage.work("--concurrency", concurrency, queues=[stage.queue, "elsewhere"])
+    stage.wait_for_started(group="elsewhere")
+    return worker
+
+
+def test_a_turn_that_comes_late_leases_nothing_and_counts_no_crash(
+    valkey_stage: Stage, valkey: Server
+) -> None:
+    stage = valkey_stage
+    # What the worker sends when it is idle are turns alone.
+    stage.plan.constants["groupqueue.worker.leases.HEARTBEAT_SECONDS"] = 3600
+    with Proxy(valkey.port) as proxy:
+        stage.plan.queues[stage.queue] = stage.plan.queues[stage.queue] | {"CONNECTION": proxy.url}
+        worker = stage.work()
+        stage.wait_for_processes()
+        proxy.hold_request()
+        worker.wait_for_logged("trying again")
+        stage.publish("gate", "busy")
+        stage.wait_for_started(group="busy")
+        stage.publish("note", "late")
+
+        answer = proxy.deliver_held()
+
+        assert not answer.startswith(b"-")
+        assert [view.group for view in stage.snapshot().leased] == ["busy"]
+        stage.open_gate()
+        [ended] = stage.wait_for_ended(group="late")
+        assert (ended.deliveries, ended.crashes) == (1, 0)
+        assert len(stage.traces.all("started")) == 2

@@ -7,10 +7,10 @@
 local function finish_first(shard, s)
   local note, gone = shard.prefix .. ":batch:" .. s.group, tonumber(s.done)
   -- Alone after a crash: with each that ends well, one less of those that were together.
-  local left = s.together == "-1" and (tonumber(read_if_fit("GET", note) or "0") or 0) or 0
+  local left = s.together == "-1" and -(tonumber(read_if_fit("GET", note) or "") or 0) or 0
   if s.outcome == "ack" then left = left - 1 end
   if left > 0 and s.outcome ~= "dead" and s.outcome ~= "dead_group" then
-    redis.call("SET", note, digits(left), "KEEPTTL")
+    redis.call("SET", note, digits(-left), "KEEPTTL")
   else
     redis.call("DEL", note)
   end

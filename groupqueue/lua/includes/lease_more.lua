@@ -8,12 +8,15 @@
 --@include read_if_fit
 --@include is_expired
 --@include is_held
+--@include note_ms
 local PIECE = 16 -- before anything is known of the messages' size
-local SHORTEST_NOTE_MS = 3600000
 
 local function lease_more(shard, request, row, most)
   local list, note = shard.prefix .. ":q:" .. row[1], shard.prefix .. ":batch:" .. row[1]
-  if read_if_fit("GET", note) then
+  local together = tonumber(read_if_fit("GET", note) or "")
+  if together then
+    -- Negative from here on: this lease has one message, not so many.
+    if together > 0 then redis.call("SET", note, digits(-together), "KEEPTTL") end
     row[7] = ""
     return
   end
@@ -35,7 +38,6 @@ local function lease_more(shard, request, row, most)
   end
   shard.may_lease_bytes = shard.may_lease_bytes - bytes
   if taken > 1 then
-    redis.call("SET", note, digits(taken), "PX",
-      digits(math.max(SHORTEST_NOTE_MS, request.visibility_ms * 10)))
+    redis.call("SET", note, digits(taken), "PX", note_ms(request.visibility_ms))
   end
 end

@@ -78,6 +78,9 @@ local function settle(shard, settlements, is_strict)
     if gone + finished > 0 then removed[s.tier] = (removed[s.tier] or 0) + gone + finished end
     count(COUNTERS[s.outcome], math.max(gone, 1))
     count("acked", finished)
+    -- What a lease of several holds beside that is handed back.
+    local begun = tonumber(s.done) + (s.outcome == "ack" and 0 or 1)
+    count("released", math.max(0, tonumber(s.together or "0") - begun))
   end
   forget_heads(shard, heads)
   end_leases(shard, places)
