@@ -235,7 +235,7 @@ async def test_letters_go_back_behind_a_running_lease(shard: Shard):
 
     assert payloads(shard) == [3, 1, 2, 4]
     assert shard.place("group") == place
-    assert shard.redis.hget(shard.named("attempts"), "group").startswith(b"1 ")
+    assert shard.redis.hget(shard.named("attempts"), "group") == b"1"
     check(shard)
     assert await shard.transport.renew([running], 60) == []
     assert await shard.transport.ack(running) == 3
@@ -422,7 +422,7 @@ async def test_a_parked_group_waits_on_when_letters_go_to_its_tail(shard: Shard)
     await redrive(shard, to_tail=True)
 
     assert shard.place("group") == place
-    assert shard.redis.hget(shard.named("failures"), "group") == b"1"
+    assert shard.redis.hget(shard.named("failures"), "group").startswith(b"1 ")
 
 
 async def test_a_held_message_waits_on_behind_what_came_back_before_it(shard: Shard):

@@ -25,16 +25,12 @@
 --@include bury
 -- Puts a group off that may not go yet; returns how many of its messages may go now.
 local function may_go(shard, request, group, tier)
-  local doom = has_flag(shard, "doomed") and redis.call("HGET", shard.prefix .. ":doomed", group)
-  if doom then
-    bury(shard, group, tier, doom)
-    return 0
-  end
+  if bury(shard, group, tier) then return 0 end
   local rate = rate_of(shard, group, request.group_rate)
   if not rate then return request.batch end
-  local free, wait_ms = allowance(shard, rate)
+  local free = allowance(shard, rate)
   if free == 0 then
-    redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(shard.now + wait_ms), group)
+    redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(rate.free_us / 1000), group)
   end
   return math.min(free, request.batch), rate
 end

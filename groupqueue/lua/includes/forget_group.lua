@@ -1,8 +1,7 @@
 -- forget_group: drop every record of a group whose messages are gone, leased or not.
 --@include forget_heads
 --@include end_halt
---@include has_flag
---@include set_flag
+--@include lessen_doom
 local function forget_group(shard, group, tier)
   redis.call("DEL", shard.prefix .. ":lock:" .. group, shard.prefix .. ":batch:" .. group)
   redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
@@ -10,8 +9,5 @@ local function forget_group(shard, group, tier)
   redis.call("HDEL", shard.prefix .. ":holders", group)
   forget_heads(shard, { group })
   end_halt(shard, group)
-  if has_flag(shard, "doomed") then
-    redis.call("HDEL", shard.prefix .. ":doomed", group)
-    if redis.call("HLEN", shard.prefix .. ":doomed") == 0 then set_flag(shard, "doomed", false) end
-  end
+  lessen_doom(shard, group)
 end

@@ -7,6 +7,9 @@
 -- names `paused`, in `shard.flags`, what is special about the queue, see set_flag.
 --@include digits
 --@include read
+-- The keys that only those have who use something special, by its flag.
+local KEY_OF = { stopped = "meta", rates = "rates", doomed = "doomed" }
+
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
 local SIZE_OF = { -- all others are hashes
   wake = "LLEN", dead = "XLEN", fence = "GET", workers = "ZCARD", scheduled = "ZCARD",
@@ -28,6 +31,9 @@ local function open_shard(prefix, names)
     size[name] = read(SIZE_OF[name] or "HLEN", key)
   end
   shard.flags = (size.paused or 0) > 0 and redis.call("HGET", prefix .. ":paused", "") or ""
+  for word in string.gmatch(shard.flags, "%a+") do
+    if KEY_OF[word] then read("HLEN", prefix .. ":" .. KEY_OF[word]) end
+  end
   size.held = 0
   if (size.scheduled or 0) > 0 then
     -- A held message has no data: who holds none need not look at the heads of groups.

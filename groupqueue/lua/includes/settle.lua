@@ -56,10 +56,12 @@ end
 
 -- What waits behind the head follows it, by whoever claims next: there may be any number.
 function outcomes.dead_group(shard, s)
+  -- Not s.id, which is the lease's head: in a batch others went before it.
+  local id = string.sub(redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0), 1, 32)
   outcomes.dead(shard, s)
   local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
   if left > 0 then
-    redis.call("HSET", shard.prefix .. ":doomed", s.group, digits(left) .. " " .. s.id)
+    redis.call("HSET", shard.prefix .. ":doomed", s.group, digits(left) .. " " .. id)
     set_flag(shard, "doomed", true)
   end
   return 1, s.now
