@@ -193,7 +193,7 @@ def _rate(path: str, value: object) -> Rates:
     if value is None:
         return Rates()
     if isinstance(value, str):
-        value = {"queue": value}
+        return Rates(_parsed(path, value))
     if not isinstance(value, Mapping) or not value:
         raise values.refusal(path, "a rate such as '10/m', or {'queue': …, 'group': …}", value)
     values.refuse_unknown(path, value, Rates._fields)

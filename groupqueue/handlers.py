@@ -18,7 +18,13 @@ from groupqueue.core.calls import MAX_BATCH
 from groupqueue.core.delivery import Delivery
 from groupqueue.core.messages import checked_topic
 from groupqueue.core.retries import OnExhausted, RetryPolicy
-from groupqueue.exceptions import ConfigurationError, HandlerError, InvalidMessage
+from groupqueue.exceptions import (
+    ConfigurationError,
+    HandlerError,
+    InvalidMessage,
+    Reject,
+    Retry,
+)
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -117,10 +123,13 @@ class Handler(Generic[R_co]):
     def policy_after(self, error: BaseException, policy: RetryPolicy) -> RetryPolicy:
         """Return the policy for a message whose handler raised this error.
 
-        The nearest of the error's classes that `on_error` names decides.
+        The nearest of the error's classes that `on_error` names decides. Retry and Reject
+        say themselves what is to become of the message.
         """
         policy = self.policy_for(policy)
-        for kind in type(error).__mro__ if self._error_policies else ():
+        if not self._error_policies or isinstance(error, Retry | Reject):
+            return policy
+        for kind in type(error).__mro__:
             if kind in self._error_policies:
                 return replace(policy, **self._error_policies[kind])
         return policy

@@ -56,8 +56,9 @@ message_expired = Signal()
 
 message_dead = Signal()
 """A message was set aside as a dead letter. Arguments: `delivery` (None when the stored
-bytes cannot be decoded), `message_id`, `group`, `queue`, `reason` (a word such as
-"attempts", "poison" or the one given to Reject) and `error` (text, perhaps empty)."""
+bytes cannot be decoded, and for what is set aside with the head of its group), `message_id`,
+`group`, `queue`, `reason` (a word such as "max_attempts", "poison", "group" or the one given
+to Reject) and `error` (text, perhaps empty)."""
 
 group_halted = Signal()
 """A group is held until an operator resumes it. Arguments: as for message_dead."""
@@ -103,7 +104,7 @@ def send_buried(queue: str, buried: Iterable[Gone]) -> None:
             group=message.group,
             queue=queue,
             reason="group",
-            error="",
+            error="it waited behind a message that was given up",
         )
 
 

@@ -190,6 +190,17 @@ SECONDS = "must be a positive number of seconds, not"
         ("MAX_PAYLOAD_BYTES", 0, "must be an integer from 1 to 268435456, not 0"),
         ("MAX_PAYLOAD_BYTES", 2**40, "must be an integer from 1 to 268435456, not 1099511627776"),
         ("HANDLER_TIMEOUT", 0, f"{SECONDS} 0"),
+        ("MAX_BLOCK", 0, f"{SECONDS} 0"),
+        ("RATE", 10, "must be a rate such as '10/m', or {'queue': …, 'group': …}, not 10"),
+        ("RATE", {}, "must be a rate such as '10/m', or {'queue': …, 'group': …}, not {}"),
+        ("RATE", {"group": 10}, "['group'] must be a rate such as '10/m', not 10"),
+        ("RATE", {"tenant": "1/s"}, "['tenant'] is unknown; the keys are queue, group"),
+        ("DEAD_RETENTION", 30, "must be {'age': seconds, 'count': …} or one of them, not 30"),
+        ("DEAD_RETENTION", {}, "must be {'age': seconds, 'count': …} or one of them, not {}"),
+        ("DEAD_RETENTION", {"age": 0}, f"['age'] {SECONDS} 0"),
+        ("DEAD_RETENTION", {"age": 1e10}, "['age'] must be from 0.001 to 316224000 seconds, not"),
+        ("DEAD_RETENTION", {"count": 0}, "['count'] must be an integer of at least 1, not 0"),
+        ("DEAD_RETENTION", {"days": 1}, "['days'] is unknown; the keys are age, count"),
         ("BACKOFF", 1, "must be (base, cap) or {'base': …, 'cap': …} in seconds, not 1"),
         ("BACKOFF", "10", "must be (base, cap) or {'base': …, 'cap': …} in seconds, not '10'"),
         ("BACKOFF", (1, 2, 3), "must be (base, cap) or {'base': …, 'cap': …} in seconds, not (1"),
@@ -200,9 +211,48 @@ SECONDS = "must be a positive number of seconds, not"
 def test_a_wrong_value_is_named_with_its_path(
     settings: Settings, key: str, value: object, complaint: str
 ) -> None:
+    # Of a part its name follows at once.
+    gap = "" if complaint.startswith("[") else " "
     assert error_of(settings, **{key: value}).startswith(
-        f"GROUPQUEUE['default']['{key}'] {complaint}"
+        f"GROUPQUEUE['default']['{key}']{gap}{complaint}"
     )
+
+
+def test_what_is_no_rate_is_named_with_its_path_and_an_example(settings: Settings) -> None:
+    assert error_of(settings, RATE="often").startswith(
+        "GROUPQUEUE['default']['RATE']: 'often' is no rate: write \"10/m\""
+    )
+    assert error_of(settings, RATE={"group": "0/m"}).startswith(
+        "GROUPQUEUE['default']['RATE']['group']: '0/m' is no rate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "rates"),
+    [
+        (None, Rates()),
+        ("10/m", Rates(queue=Rate(6_000_000))),
+        ({"group": "10/m"}, Rates(group=Rate(6_000_000))),
+    ],
+)
+def test_a_rate_alone_is_that_of_the_whole_queue(
+    settings: Settings, given: object, rates: Rates
+) -> None:
+    assert configure(settings, RATE=given).rates == rates
+
+
+@pytest.mark.parametrize(
+    ("given", "retention"),
+    [
+        (None, conf.Retention()),
+        ({"age": 60}, conf.Retention(longest_seconds=60.0)),
+        ({"count": 5}, conf.Retention(most_letters=5)),
+    ],
+)
+def test_a_retention_may_have_one_limit_alone(
+    settings: Settings, given: object, retention: conf.Retention
+) -> None:
+    assert configure(settings, DEAD_RETENTION=given).dead_retention == retention
 
 
 def test_a_wrong_part_of_the_backoff_is_named_with_its_path(settings: Settings) -> None:

@@ -248,6 +248,7 @@ def test_the_handler_examples_can_be_declared(monkeypatch: pytest.MonkeyPatch):
 
     assert set(handlers.registered()) == {
         "books.build",
+        "cards.charge",
         "meters.read",
         "orders.prepare",
         "partners.notified",
@@ -275,9 +276,10 @@ def test_the_operating_examples_run(
 
     _run(blocks((DOCS / "operating.md").read_text(), "python"))
 
-    held, explained, letter = capsys.readouterr().out.splitlines()
+    held, explained, stopped, letter = capsys.readouterr().out.splitlines()
     assert held == "order-18 halted max_attempts ValueError: no"
     assert explained == "empty the group has no messages 0"
+    assert re.fullmatch(r"20\S+ \S+ moving the database", stopped)
     assert re.fullmatch(r"\d+-\d+ order-17 rejected Reject: no 20\S+ \S+", letter)
     assert get_queue().peek("order-17").depth == 1
     assert get_queue().dead_letters().total == 0
@@ -345,6 +347,7 @@ def _use_every_script(transport: RedisTransport) -> None:
     transport.perform(calls.skip(prefix, "e", identifier))
     transport.perform(calls.resume(prefix, "e"))
     _operate(transport)
+    _control(transport)
     later = EnvelopeOptions(due="+60000", hold=True, dedup_key="key", dedup_ms=1000)
     scheduled = Envelope("0" * 32, "f", 0, b"payload", later)
     transport.publish_envelopes([scheduled, scheduled._replace(options=None)])
@@ -355,6 +358,26 @@ def _use_every_script(transport: RedisTransport) -> None:
     transport.perform(calls.inspect(prefix, 10, lambda reply: reply))
     transport.perform(calls.depart(prefix, "worker"))
     transport.wait_for_hint(0.01)
+
+
+def _control(transport: RedisTransport) -> None:
+    """Use what holds a queue back on purpose."""
+    prefix = transport.prefix
+    for group in ("", "slow"):
+        transport.perform(calls.rate(prefix, group, "1000 2"))
+    for _ in range(3):
+        transport.publish("slow", b"payload")
+    turned = transport.turn("worker", [], 9, visibility=30)
+    [slow] = [lease for lease in turned.leases if lease.group == "slow"]
+    transport.settle(Settlement.dead_group(slow, "why"))
+    while not transport.turn("worker", [], 1, visibility=30).buried:
+        continue
+    transport.perform(calls.rate(prefix, "slow", ""))
+    transport.perform(calls.rate(prefix, "", ""))
+    transport.perform(calls.stop(prefix, "why"))
+    transport.perform(calls.start(prefix))
+    transport.perform(calls.trim(prefix, max_age_ms=1, max_count=1))
+    transport.perform(calls.trim(prefix, max_age_ms=1, max_count=None))
 
 
 def _operate(transport: RedisTransport) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from groupqueue.core.codec import Content
 from groupqueue.core.delivery import message_from
 from groupqueue.core.messages import Lease
 from groupqueue.core.retries import RetryPolicy
-from groupqueue.exceptions import HandlerError
+from groupqueue.exceptions import HandlerError, Reject, Retry
 
 if TYPE_CHECKING:
     from pytest_django import Settings
@@ -265,6 +266,7 @@ def test_a_handlers_options_stand_in_for_the_queues(settings: Settings) -> None:
         max_attempts=1,
         max_crashes=2,
         backoff=(3, 4),
+        max_block=timedelta(hours=1),
         on_exhausted="dead_letter",
         timeout=5,
     )(takes_one)
@@ -274,6 +276,7 @@ def test_a_handlers_options_stand_in_for_the_queues(settings: Settings) -> None:
         max_crashes=2,
         backoff_base_seconds=3.0,
         backoff_cap_seconds=4.0,
+        max_block_seconds=3600.0,
         on_exhausted="dead_letter",
     )
     assert declared.timeout_for(get_config()) == 5.0
@@ -298,6 +301,7 @@ def test_an_option_left_out_keeps_the_queues_value() -> None:
             "drop",
             "must be 'halt' or 'dead_letter' or 'dead_letter_group', not 'drop'",
         ),
+        ("max_block", 0, "must be a positive number of seconds, not 0"),
         ("timeout", 0, "must be a positive number of seconds, not 0"),
         ("queue", None, "must be a queue's name, not None"),
     ],
@@ -309,6 +313,93 @@ def test_a_wrong_option_is_refused_when_it_is_declared(
         handler("orders.paid", **{option: value})  # type: ignore[arg-type]
 
     assert str(caught.value).startswith(f"@handler('orders.paid', {option}=…) {complaint}")
+
+
+# Policies by error ---------------------------------------------------------------------
+
+
+class Flaky(OSError):
+    """An error of an error."""
+
+
+def test_an_errors_policy_stands_in_for_the_handlers() -> None:
+    declared = handler(
+        "orders.paid",
+        max_attempts=7,
+        on_error={
+            ValueError: "dead_letter",
+            KeyError: "retry",
+            OSError: {"max_attempts": 20, "backoff": (1, 60), "max_block": 600},
+        },
+    )(takes_one)
+    own = RetryPolicy(max_attempts=7)
+
+    assert declared.policy_after(ValueError(), RetryPolicy()) == RetryPolicy(
+        max_attempts=1, on_exhausted="dead_letter"
+    )
+    assert declared.policy_after(KeyError(), RetryPolicy()) == own
+    assert declared.policy_after(OSError(), RetryPolicy()) == RetryPolicy(
+        max_attempts=20, backoff_cap_seconds=60.0, max_block_seconds=600.0
+    )
+    assert declared.policy_after(ZeroDivisionError(), RetryPolicy()) == own
+    assert declared.policy_for(RetryPolicy()) == own
+
+
+def test_the_nearest_class_of_an_error_decides_whatever_the_order() -> None:
+    for kinds in ([Exception, OSError, Flaky], [Flaky, OSError, Exception]):
+        attempts = {Exception: 2, OSError: 3, Flaky: 4}
+        declared = handler(
+            f"orders.{kinds[0].__name__}",
+            on_error={kind: {"max_attempts": attempts[kind]} for kind in kinds},
+        )(takes_one)
+
+        for error, allowed in ((Flaky(), 4), (TimeoutError(), 3), (ValueError(), 2)):
+            assert declared.policy_after(error, RetryPolicy()).max_attempts == allowed
+
+
+def test_what_ends_a_program_may_have_a_policy_as_well() -> None:
+    declared = handler("orders.paid", on_error={SystemExit: "halt"})(takes_one)
+
+    assert declared.policy_after(SystemExit(), RetryPolicy()).max_attempts == 1
+
+
+@pytest.mark.parametrize("asked", [Retry(delay=1), Reject("no such order")])
+def test_what_a_handler_asks_for_is_no_error_of_any_class(asked: Exception) -> None:
+    declared = handler("orders.paid", on_error={Exception: "dead_letter"})(takes_one)
+
+    assert declared.policy_after(asked, RetryPolicy()) == RetryPolicy()
+
+
+@pytest.mark.parametrize(
+    ("on_error", "complaint"),
+    [
+        ([ValueError], "on_error=…) must be a mapping, not [<class 'ValueError'>]"),
+        ({"ValueError": "retry"}, "on_error=…): 'ValueError' is no class of errors"),
+        ({int: "retry"}, "on_error=…): <class 'int'> is no class of errors"),
+        (
+            {ValueError: "drop"},
+            "on_error[ValueError]=…) must be 'halt' or 'dead_letter' or 'dead_letter_group'",
+        ),
+        ({ValueError: 3}, "on_error[ValueError]) must be 'retry', one of on_exhausted's words, or"),
+        (
+            {ValueError: {"attempts": 3}},
+            "on_error[ValueError]) must be 'retry', one of on_exhausted's words, or a mapping of"
+            " backoff, max_attempts, max_block, on_exhausted, not {'attempts': 3}",
+        ),
+        (
+            {ValueError: {"max_attempts": 0}},
+            "on_error[ValueError] max_attempts=…) must be an integer of at least 1, not 0",
+        ),
+        ({ValueError: {"backoff": 5}}, "on_error[ValueError] backoff=…) must be (base, cap)"),
+    ],
+)
+def test_a_wrong_policy_for_an_error_is_refused_when_it_is_declared(
+    on_error: Any, complaint: str
+) -> None:
+    with pytest.raises(HandlerError) as caught:
+        handler("orders.paid", on_error=on_error)
+
+    assert str(caught.value).startswith(f"@handler('orders.paid', {complaint}")
 
 
 # Publishing ----------------------------------------------------------------------------

@@ -71,6 +71,17 @@ class Bench:
         """Set the leased head aside."""
         self.settle(lambda lease: Settlement.dead(lease, "why"))
 
+    def doom(self) -> None:
+        """Set the leased head aside, and all that waits behind it."""
+        self.settle(lambda lease: Settlement.dead_group(lease, "why"))
+
+    def use_up_a_rate(self) -> None:
+        """Have the head handled, and let no further message go for an hour."""
+        self.perform(calls.rate(self.keys.prefix, GROUP, "3600000000 1"))
+        self.publish()
+        self.claim()
+        self.settle(Settlement.ack)
+
     def redrive(self) -> None:
         """Put back what was set aside: the head, or an older message of the group."""
         letters = self.client.xrange(self.keys.named("dead"))
@@ -107,6 +118,8 @@ class Bench:
         [score] = [found for found in scores if found is not None] or [None]
         if score is None:
             return "Empty"
+        if self.client.hexists(self.keys.named("doomed"), GROUP):
+            return "Doomed"
         seconds, microseconds = self.client.time()
         return "Due" if score <= seconds * 1000 + microseconds / 1000 else "Parked"
 
@@ -144,6 +157,15 @@ def _purge(bench: Bench) -> None:
     bench.perform(calls.purge(bench.keys.prefix, [GROUP]))
 
 
+def _lift_rate(bench: Bench) -> None:
+    bench.perform(calls.rate(bench.keys.prefix, GROUP, "none"))
+
+
+def _trim(bench: Bench) -> None:
+    # Those of the next minute are old as well.
+    bench.perform(calls.trim(bench.keys.prefix, max_age_ms=-60_000, max_count=None))
+
+
 def _skip(bench: Bench) -> None:
     bench.perform(calls.skip(bench.keys.prefix, GROUP, bench.head))
 
@@ -157,11 +179,16 @@ STATES: list[tuple[str, list[Callable[[Bench], object]]]] = [
     ("Empty", [Bench.claim, Bench.bury]),
     ("Due", []),
     ("Due", [Bench.claim, lambda b: b.settle(lambda lease: Settlement.retry(lease, 0))]),
+    ("Due", [Bench.use_up_a_rate]),
     ("Leased", [Bench.claim]),
     ("LeasedPaused", [Bench.claim, _pause]),
     ("Parked", [Bench.claim, lambda b: b.settle(lambda lease: Settlement.retry(lease, 60))]),
+    ("Parked", [Bench.use_up_a_rate, Bench.claim]),
     ("Paused", [_pause]),
+    ("Paused", [Bench.claim, _pause, Bench.doom]),
     ("Halted", [Bench.claim, lambda b: b.settle(lambda lease: Settlement.halt(lease, "why"))]),
+    ("Doomed", [Bench.claim, Bench.doom]),
+    ("Doomed", [Bench.claim, Bench.doom, Bench.publish]),
 ]
 
 OPERATIONS: list[Operation] = [
@@ -178,6 +205,7 @@ OPERATIONS: list[Operation] = [
     ("turn / release", lambda b: b.settle(Settlement.release)),
     ("turn / release", lambda b: b.settle(lambda lease: Settlement.release(lease, 60))),
     ("turn / dead", lambda b: b.settle(lambda lease: Settlement.dead(lease, "why"))),
+    ("turn / dead_group", Bench.doom),
     ("turn / halt", lambda b: b.settle(lambda lease: Settlement.halt(lease, "why"))),
     ("recover", lambda b: b.transport.recover(WORKER, 0)),
     ("pause", _pause),
@@ -188,6 +216,8 @@ OPERATIONS: list[Operation] = [
     ("purge", _purge),
     ("redrive", Bench.redrive),
     ("drop", Bench.drop),
+    ("trim", _trim),
+    ("rate", _lift_rate),
     ("(time passes)", Bench.age),
 ]
 
@@ -226,7 +256,10 @@ def _experiments(client: redis.Redis) -> Iterator[tuple[Bench, Operation]]:
         # Only a group that is empty, or paused, can be without messages.
         if state == "Empty" and messages != len(steps) // 2:
             continue
-        if messages == 0 and state not in ("Empty", "Paused"):
+        if messages == 0 and (state not in ("Empty", "Paused") or len(steps) > 1):
+            continue
+        # Only a group with something behind its head can be set aside with it.
+        if messages < 2 and state == "Doomed":
             continue
         bench = Bench(client, f"gq:{{lifecycle-{number}:0}}")
         for _ in range(messages):

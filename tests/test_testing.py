@@ -568,6 +568,100 @@ def test_a_dead_letter_lets_its_group_go_on(handled: list[Any]) -> None:
     assert handled == [2]
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_a_group_set_aside_is_handled_to_its_end_however_long_it_is(
+    handled: list[Any],
+    settings: Settings,
+    default_server: Server,
+    default_client: redis.Redis,
+    *,
+    real: bool,
+) -> None:
+    if real:
+        settings.GROUPQUEUE = {"default": {"CONNECTION": default_server.url}}
+    failing(ZeroDivisionError(), max_attempts=1, on_exhausted="dead_letter_group")
+    publish("fail", 0, group="bad")
+    publish_many(Outgoing("note", number, group="bad") for number in range(2500))
+    say("live", group="good")
+
+    with heard(message_dead) as dead:
+        ran = run_until_empty(raise_errors=False)
+
+    assert [failure.outcome for failure in ran.failures] == ["dead_group"]
+    assert (ran.processed, handled, backlog()) == (1, ["live"], 0)
+    assert [letter["reason"] for letter in dead] == ["max_attempts", *["group"] * 2500]
+    assert {letter["group"] for letter in dead} == {"bad"}
+    assert (dead[-1]["delivery"], dead[-1]["queue"]) == (None, "default")
+
+
+def test_an_error_is_dealt_with_as_its_class_asks_for(handled: list[Any]) -> None:
+    attempts: list[int] = []
+
+    @handler(
+        "sort",
+        max_attempts=9,
+        on_exhausted="halt",
+        on_error={
+            ValueError: "dead_letter",
+            OSError: {"max_attempts": 2, "on_exhausted": "dead_letter_group"},
+            KeyError: "retry",
+        },
+    )
+    def sort(delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        raise {
+            "value": ValueError,
+            "unicode": UnicodeError,  # a ValueError
+            "time": TimeoutError,  # an OSError
+            "key": KeyError,
+            "other": ZeroDivisionError,
+        }[delivery.payload]
+
+    outcomes = {}
+    for payload in ("value", "unicode", "time", "key", "other"):
+        sort.publish(payload, group=payload)
+        say("behind", group=payload)
+        ran = run_until_empty(advance_parked=True, raise_errors=False)
+        outcomes[payload] = [failure.outcome for failure in ran.failures]
+
+    assert outcomes == {
+        "value": ["dead"],
+        "unicode": ["dead"],
+        "time": ["retry", "dead_group"],
+        "key": [*["retry"] * 8, "halt"],
+        "other": [*["retry"] * 8, "halt"],
+    }
+    # What waited behind a dead letter went on, what waited behind the others did not.
+    assert handled == ["behind", "behind"]
+    assert [letter.reason for letter in get_queue().dead_letters().letters] == [
+        "group",
+        "max_attempts",
+        "max_attempts",
+        "max_attempts",
+    ]
+
+
+def test_retries_hold_their_group_no_longer_than_max_block(handled: list[Any]) -> None:
+    failing(
+        ZeroDivisionError(),
+        max_attempts=100,
+        backoff=(30, 30),
+        max_block=70,
+        on_exhausted="dead_letter",
+    )
+    publish("fail", 1, group="g")
+    say("behind")
+
+    *retries, last = run_until_empty(advance_parked=True, raise_errors=False).failures
+
+    # The last wait ends with the block: then the message has its last chance.
+    assert {failure.outcome for failure in retries} == {"retry"}
+    assert sum(failure.parked_seconds or 0 for failure in retries) == pytest.approx(70, abs=5)
+    assert (last.outcome, handled) == ("dead", ["behind"])
+    (letter,) = get_queue().dead_letters().letters
+    assert letter.reason == "max_block"
+
+
 def test_snooze_is_meant_and_not_raised() -> None:
     failing(Snooze(30))
 
@@ -840,6 +934,21 @@ def test_time_passes_for_scheduled_and_held_messages_in_their_order(handled: lis
     assert handled == ["now", "in an hour", "held", "behind it", "tomorrow"]
     assert get_queue().scheduled().total == 0
     assert backlog() == 0
+
+
+@pytest.mark.parametrize("rate", ["1/m", {"group": "1/m"}, {"queue": "1/m:2", "group": "1/h"}])
+def test_time_passes_for_what_a_rate_does_not_let_go(
+    handled: list[Any], settings: Settings, rate: Any
+) -> None:
+    settings.GROUPQUEUE = {"default": IN_MEMORY | {"RATE": rate}}
+    for number in range(3):
+        say(number, group="g")
+
+    assert run_until_empty().processed == 1
+    assert run_until_empty().processed == 0
+    assert run_until_empty(advance_parked=True).processed == 2
+
+    assert handled == [0, 1, 2]
 
 
 def test_a_message_that_joins_a_paused_group_does_not_end_the_passing_of_time(

@@ -1,4 +1,5 @@
-"""What an operator may do with a group from the admin: pause, resume, skip its head."""
+"""What an operator may do from the admin: pause or resume a group, skip its head, stop or
+start the whole queue."""
 
 from __future__ import annotations
 
@@ -16,11 +17,12 @@ class Target(NamedTuple):
 
     queue: str
     group: str
+    """Empty for the whole queue."""
     message_id: str
     operator: str
 
     def __str__(self) -> str:
-        return f"{self.queue}/{wording.printable(self.group)}"
+        return f"{self.queue}/{wording.printable(self.group)}" if self.group else self.queue
 
 
 class Outcome(NamedTuple):
@@ -33,8 +35,7 @@ class Outcome(NamedTuple):
 
 def pause(target: Target) -> Outcome:
     """Hold the group until it is resumed."""
-    why = _("by %(operator)s") % {"operator": target.operator}
-    if _queue(target).pause(target.group, why):
+    if _queue(target).pause(target.group, _by(target)):
         return Outcome(True, _("Paused group %(group)s.") % _named(target))
     return Outcome(False, _("Group %(group)s is held already.") % _named(target))
 
@@ -57,11 +58,27 @@ def skip(target: Target) -> Outcome:
     return Outcome(word == "ok", texts[word] % _named(target))
 
 
-ACTIONS: Mapping[str, Callable[[Target], Outcome]] = {
-    "pause": pause,
-    "resume": resume,
-    "skip": skip,
-}
+def stop(target: Target) -> Outcome:
+    """Pause the whole queue."""
+    if _queue(target).stop(_by(target)):
+        return Outcome(True, _("Stopped queue %(queue)s.") % _named(target))
+    return Outcome(False, _("Queue %(queue)s is stopped already.") % _named(target))
+
+
+def start(target: Target) -> Outcome:
+    """Let a stopped queue go on."""
+    if _queue(target).start():
+        return Outcome(True, _("Started queue %(queue)s.") % _named(target))
+    return Outcome(False, _("Queue %(queue)s is not stopped any more.") % _named(target))
+
+
+Actions = Mapping[str, Callable[[Target], Outcome]]
+ACTIONS: Actions = {"pause": pause, "resume": resume, "skip": skip}
+QUEUE_ACTIONS: Actions = {"stop": stop, "start": start}
+
+
+def _by(target: Target) -> str:
+    return _("by %(operator)s") % {"operator": target.operator}
 
 
 def _queue(target: Target) -> Queue:
@@ -70,6 +87,7 @@ def _queue(target: Target) -> Queue:
 
 def _named(target: Target) -> dict[str, str]:
     return {
+        "queue": target.queue,
         "group": wording.printable(target.group),
         "message": wording.printable(target.message_id),
     }

@@ -104,10 +104,18 @@ def _state(group: GroupView) -> Cell:
         "due": pgettext("state of a group", "due"),
         "leased": pgettext("state of a group", "leased"),
         "parked": pgettext("state of a group", "parked"),
+        "scheduled": pgettext("state of a group", "scheduled"),
+        "rate-limited": pgettext("state of a group", "rate-limited"),
         "paused": pgettext("state of a group", "paused"),
         "halted": pgettext("state of a group", "halted"),
     }
-    return Cell(words[group.state], badge=f"badge {group.state}")
+    text = words[group.state]
+    if group.rate:
+        text = _("%(state)s, rate %(rate)s") % {
+            "state": text,
+            "rate": wording.printable(group.rate),
+        }
+    return Cell(text, badge=f"badge {group.state}")
 
 
 def _lease(group: GroupView, _now: datetime.datetime) -> Sequence[Cell]:
@@ -155,7 +163,7 @@ HELD = Listing(
 )
 PARKED = Listing(
     id="parked",
-    caption=lambda: _("Parked until their next attempt, soonest first"),
+    caption=lambda: _("Parked until their time comes, soonest first"),
     empty=lambda: _("No group is parked."),
     columns=lambda: (numeric(_("Due in")),),
     cells=_due_in,

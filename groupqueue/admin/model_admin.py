@@ -25,7 +25,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from groupqueue import conf
-from groupqueue.admin.actions import ACTIONS, Outcome, Target
+from groupqueue.admin.actions import ACTIONS, QUEUE_ACTIONS, Actions, Outcome, Target
 from groupqueue.admin.page import look_at
 from groupqueue.exceptions import ConfigurationError, GroupQueueError, ServerUnavailable
 from groupqueue.models import GroupQueue
@@ -67,7 +67,7 @@ class GroupQueueAdmin(_ModelAdmin):
         return super().has_view_permission(request, obj) or self.has_manage_permission(request)
 
     def has_manage_permission(self, request: HttpRequest) -> bool:
-        """Whether groups may be paused, resumed and skipped."""
+        """Whether groups may be paused, resumed and skipped, and queues stopped and started."""
         return request.user.has_perm("groupqueue.manage_groupqueue")
 
     def get_urls(self) -> list[URLPattern]:
@@ -78,6 +78,7 @@ class GroupQueueAdmin(_ModelAdmin):
             # Where the index's list of recent actions leads to.
             path("<path:object_id>/change/", self._view(self.entry_view), name=_url_name("change")),
             path("groups/<str:action>/", self._view(self.act_view), name=_url_name("act")),
+            path("queue/<str:action>/", self._view(self.control_view), name=_url_name("control")),
         ]
 
     def changelist_view(
@@ -112,28 +113,39 @@ class GroupQueueAdmin(_ModelAdmin):
 
     def act_view(self, request: HttpRequest, action: str) -> HttpResponse:
         """Pause, resume or skip, then show the queue again."""
-        if not self.has_manage_permission(request):
-            raise PermissionDenied
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if action not in ACTIONS:
-            raise Http404(f"there is no action {action!r}")
         target = Target(
             queue=request.POST.get("queue", ""),
             group=unquote(request.POST.get("group", "")),
             message_id=unquote(request.POST.get("message", ""), errors="surrogateescape"),
             operator=request.user.get_username(),
         )
-        if not target.group:
+        return self._answer(request, ACTIONS, action, target)
+
+    def control_view(self, request: HttpRequest, action: str) -> HttpResponse:
+        """Stop or start the whole queue, then show it again."""
+        queue, operator = request.POST.get("queue", ""), request.user.get_username()
+        target = Target(queue=queue, group="", message_id="", operator=operator)
+        return self._answer(request, QUEUE_ACTIONS, action, target)
+
+    def _answer(
+        self, request: HttpRequest, actions: Actions, action: str, target: Target
+    ) -> HttpResponse:
+        if not self.has_manage_permission(request):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if action not in actions:
+            raise Http404(f"there is no action {action!r}")
+        if actions is ACTIONS and not target.group:
             return HttpResponseBadRequest("the form names no group", content_type="text/plain")
         if target.queue not in conf.configured_queues():
             raise Http404(f"there is no queue {target.queue!r}")
-        self._act(request, action, target)
+        self._act(request, actions[action], target)
         return HttpResponseRedirect(self._page_url(target.queue))
 
-    def _act(self, request: HttpRequest, action: str, target: Target) -> None:
+    def _act(self, request: HttpRequest, act: Callable[[Target], Outcome], target: Target) -> None:
         try:
-            outcome: Outcome = ACTIONS[action](target)
+            outcome = act(target)
         except ServerUnavailable as error:
             text = _("Whether anything has changed is not known; look before you try again.")
             self.message_user(request, f"{text} {error}", messages.ERROR)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from django.utils.translation import gettext as _
+
 from groupqueue import conf
 from groupqueue.admin import wording
-from groupqueue.admin.shapes import Table
+from groupqueue.admin.shapes import Button, Table
 from groupqueue.admin.tables import counters_of, tables_of
+from groupqueue.core.snapshot import Snapshot
 from groupqueue.exceptions import GroupQueueError
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
@@ -22,6 +25,13 @@ class QueueState:
     taken: wording.Cell | None = None
     tables: list[Table] = field(default_factory=list)
     counters: list[tuple[str, wording.Cell]] = field(default_factory=list)
+    stopped: wording.Cell | None = None
+    """Since when all of the queue is paused; None while it is not."""
+    stopped_reason: wording.Cell | None = None
+    rate: str = ""
+    """The rate that an operator gave the whole queue."""
+    buttons: list[Button] = field(default_factory=list)
+    """What may be done with the whole queue."""
     trouble: str = ""
     location: str = ""
     """Where the queue lives, without a password; only said when there is trouble."""
@@ -37,6 +47,25 @@ def look_at(queue: str, *, may_manage: bool) -> QueueState:
         taken=wording.clock_time(snapshot.taken_at),
         tables=tables_of(snapshot, may_manage=may_manage),
         counters=counters_of(snapshot),
+        stopped=wording.clock_time(snapshot.stopped_since) if snapshot.stopped_since else None,
+        stopped_reason=wording.prose(snapshot.stopped_reason),
+        rate=wording.printable(snapshot.rate),
+        buttons=[_button(queue, snapshot)] if may_manage else [],
+    )
+
+
+def _button(queue: str, snapshot: Snapshot) -> Button:
+    if snapshot.stopped_since is not None:
+        return Button(
+            action="start",
+            label=_("Start queue"),
+            description=_("Start queue %(queue)s") % {"queue": queue},
+        )
+    return Button(
+        action="stop",
+        label=_("Stop queue"),
+        description=_("Stop queue %(queue)s") % {"queue": queue},
+        question=_("Nothing of this queue is handled until it is started again."),
     )
 
 

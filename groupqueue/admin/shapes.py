@@ -11,17 +11,22 @@ from groupqueue.admin.wording import Cell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Button:
-    """One thing an operator may do with a group, as a form of its own."""
+    """One thing an operator may do with a group or a queue, as a form of its own."""
 
     action: str
     label: str
     description: str
-    group: str
+    group: str = ""
     """The group id, percent-encoded: a browser would change line ends and control
-    characters in a form."""
+    characters in a form. Empty for the whole queue."""
     message_id: str = ""
     question: str = ""
     """What to ask before it is done; empty to do it at once."""
+
+    @property
+    def view(self) -> str:
+        """The name of the URL that the form is sent to."""
+        return "admin:groupqueue_groupqueue_" + ("act" if self.group else "control")
 
 
 class Column(NamedTuple):

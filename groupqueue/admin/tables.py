@@ -60,6 +60,7 @@ _COUNTERS = {
     "purged": gettext_lazy("Purged"),
     "redriven": gettext_lazy("Redriven"),
     "dropped": gettext_lazy("Dropped dead letters"),
+    "trimmed": gettext_lazy("Dead letters too old or too many"),
 }
 _COUNTER_ORDER = {name: place for place, name in enumerate(_COUNTERS)}
 

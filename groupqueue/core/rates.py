@@ -8,6 +8,9 @@ from typing import NamedTuple
 from groupqueue.exceptions import InvalidArgument
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_PERIODS_SHOWN = 100
+LONGEST_REFILL_DAYS = 3660
+"""Ten years: more is a slip of the pen, and the server's numbers stay exact."""
 _RATE = re.compile(
     r"(?P<count>[0-9]{1,9})/(?P<periods>[0-9]{0,6})(?P<unit>[smhd])(?::(?P<burst>[0-9]{1,9}))?"
 )
@@ -26,13 +29,16 @@ class Rate(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What people write, such as "10/m" or "1/5m:4"."""
-        burst = f":{self.burst}" if self.burst > 1 else ""
-        for unit, seconds in _SECONDS.items():
-            count = round(seconds * 1_000_000 / self.interval_us)
-            if count and round(seconds * 1_000_000 / count) == self.interval_us:
-                return f"{count}/{unit}{burst}"
-        return f"1/{round(self.interval_us / 1_000_000)}s{burst}"
+        """What people write, in the shortest way: "10/m", "1/7s", "12/h:4"."""
+        exact = f"{self.interval_us / 1_000_000:.6f}".rstrip("0").rstrip(".")
+        ways = [f"1/{exact}s"]
+        for periods in range(_MOST_PERIODS_SHOWN, 0, -1):
+            for unit, seconds in _SECONDS.items():
+                count = -(periods * seconds * -1_000_000 // self.interval_us)
+                if _interval_us(count, periods * seconds) == self.interval_us:
+                    ways.append(f"{count}/{periods if periods > 1 else ''}{unit}")
+        shortest = min(reversed(ways), key=len)
+        return f"{shortest}:{self.burst}" if self.burst > 1 else shortest
 
 
 class Rates(NamedTuple):
@@ -54,14 +60,22 @@ def parse_rate(text: str) -> Rate:
     at once after a pause, as the generic cell rate algorithm does (ITU-T I.371). Raises
     InvalidArgument.
     """
-    found = _RATE.fullmatch(text.replace(" ", ""))
+    found = _RATE.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
     if found is None:
         raise InvalidArgument(f'{text!r} is no rate: write "10/m", "5/s", "1/5m" or "10/m:4"')
     count, periods = int(found["count"]), int(found["periods"] or 1)
     burst = int(found["burst"] or 1)
     if not (count and periods and burst):
         raise InvalidArgument(f"{text!r} is no rate: each of its numbers is 1 or more")
-    return Rate(max(1, round(periods * _SECONDS[found["unit"]] * 1_000_000 / count)), burst)
+    rate = Rate(_interval_us(count, periods * _SECONDS[found["unit"]]), burst)
+    if rate.interval_us * burst > LONGEST_REFILL_DAYS * 86_400_000_000:
+        raise InvalidArgument(f"{text!r} is no rate: it would take more than ten years")
+    return rate
+
+
+def _interval_us(count: int, seconds: int) -> int:
+    """Return the µs between two messages, rounded up: never more of them than asked for."""
+    return -(seconds * -1_000_000 // count)
 
 
 def rate_text(argument: bytes) -> str:

@@ -176,7 +176,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
     group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row[
         :12
     ]
-    rate, arrival_us, is_head_held, width, in_flight = row[12:]
+    rate, free_us, is_head_held, width, in_flight = row[12:]
     group, place = split_place(group)
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
@@ -194,7 +194,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         state = "due"
     elif is_head_held:
         state = "scheduled"
-    elif arrival_us and int(arrival_us) > now_ms * 1000 and int(failures or 0) == 0:
+    elif free_us and round(due_ms * 1000) == int(free_us):
         state = "rate-limited"
     return GroupView(
         group=text(group),

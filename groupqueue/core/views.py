@@ -177,13 +177,19 @@ def agenda_decoder(codec: Codec) -> Callable[[Any], Agenda]:
 
 def explanation(reply: Any) -> Explanation:
     """Decode an `explain` reply."""
-    now_ms, row, (ahead, above), pairs, stopped = reply
+    now_ms, row, (ahead, above), pairs, stopped, queue_free_us, doom = reply
     view = group_view(row, now_ms)
     stopped_since, stopped_reason = stop_of(stopped)
     reason = _reason(view)
+    if doom:
+        count, _, behind = text(doom).partition(" ")
+        reason += f"; {count} of its messages are to be set aside with message {behind}"
     if stopped_since is not None:
         why = f": {stopped_reason}" if stopped_reason else ""
         reason = f"{reason}; all of the queue is stopped{why}"
+    elif view.state == "due" and queue_free_us and int(queue_free_us) > now_ms * 1000:
+        wait_seconds = int(queue_free_us) / 1_000_000 - now_ms / 1000
+        reason += f"; the queue's rate lets no message go for another {wait_seconds:.1f} seconds"
     return Explanation(
         group=view,
         state=_state(view),

@@ -13,6 +13,7 @@
 --@include tally
 --@include forget_heads
 --@include forget_scheduled
+--@include lessen_doom
 --@include place_groups
 --@include hint
 --@include is_repeated
@@ -49,7 +50,7 @@ local list = prefix .. ":q:" .. group
 local depth = read("LLEN", list)
 if tonumber(due) <= shard.now_ms then return { "not scheduled" } end
 
-local function find_place()
+local function place_of()
   for from = 0, math.min(depth, PLACES_SEARCHED) - 1, PLACES_AT_ONCE do
     local found = redis.call("LRANGE", list, from, from + PLACES_AT_ONCE - 1)
     for index, element in ipairs(found) do
@@ -58,7 +59,7 @@ local function find_place()
   end
 end
 
-local place, element = find_place()
+local place, element = place_of()
 if not place then
   if depth > PLACES_SEARCHED then return { "too deep", group } end
   forget_scheduled(shard, { id }) -- its group was purged
@@ -70,6 +71,7 @@ end
 local tier = tier_of(shard, group)
 redis.call("LREM", list, 1, element)
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
+lessen_doom(shard, group, 1, place)
 note_cancelled()
 if place == 1 then
   forget_heads(shard, { group })

@@ -8,7 +8,7 @@
 --   letters, are passed over
 -- Keeps: the order given, oldest first, among the letters of a group; behind a running
 -- lease; a halted or paused group stays so, a due one does not lose its place in line;
--- fresh attempts; dedup is bypassed.
+-- fresh attempts; dedup is bypassed; of a group that is being set aside what still waits stays.
 --@include open_shard
 --@include digits
 --@include read
@@ -18,6 +18,7 @@
 --@include tally
 --@include forget_heads
 --@include leased_together
+--@include lessen_doom
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
   "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
@@ -74,6 +75,7 @@ for index, group in ipairs(groups) do
   end
   if ARGV[1] == "front" then
     put_in_front(group)
+    lessen_doom(shard, group.name) -- what waits behind them need not follow them any more
   else
     redis.call("RPUSH", prefix .. ":q:" .. group.name, unpack(group.elements))
   end

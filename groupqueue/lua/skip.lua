@@ -15,6 +15,7 @@
 --@include forget_heads
 --@include forget_scheduled
 --@include end_halt
+--@include lessen_doom
 --@include place_groups
 --@include hint
 --@include read
@@ -38,6 +39,7 @@ forget_heads(shard, { group })
 redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
 if shard.size.held > 0 then forget_scheduled(shard, { ARGV[2] }) end -- it may be held
 end_halt(shard, group)
+lessen_doom(shard, group, 1)
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
 place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")

@@ -32,6 +32,38 @@ def resume(queue: Queue, options: Options) -> Answer:
     )
 
 
+def stop(queue: Queue, options: Options) -> Answer:
+    """Pause the whole queue."""
+    return _answer(
+        "ok" if queue.stop(options["why"]) else "stopped",
+        {},
+        ok=f"stopped queue {queue.name}",
+        stopped=f"queue {queue.name} is stopped already",
+    )
+
+
+def start(queue: Queue, _: Options) -> Answer:
+    """Let a stopped queue go on."""
+    return _answer(
+        "ok" if queue.start() else "not stopped",
+        {},
+        ok=f"started queue {queue.name}",
+        not_stopped=f"queue {queue.name} is not stopped",
+    )
+
+
+def rate(queue: Queue, options: Options) -> Answer:
+    """Say how often messages of a group, or of the whole queue, may be delivered."""
+    given, group = options["rate"], options["group"]
+    former = queue.set_rate(None if given == "default" else given, group)
+    return _answer(
+        "ok",
+        {"rate": given, "former": former or "default", "group": group},
+        ok=("queue " + queue.name if group is None else "group {group}")
+        + ": rate {rate}, formerly {former}",
+    )
+
+
 def set_tier(queue: Queue, options: Options) -> Answer:
     """Move a group into another tier."""
     return _of_group(
@@ -109,7 +141,11 @@ def drop(queue: Queue, options: Options) -> Answer:
     return _of_letters(queue.drop(arguments.letter_selection(options)), "thrown away")
 
 
-# What is asked before something is lost ------------------------------------------------
+# What is asked before something is lost, or stands still -------------------------------
+
+
+def _ask_stop(queue: Queue, _: Options) -> str:
+    return f"Stop all of queue {queue.name}? Nothing is handled until it is started again."
 
 
 def _ask_skip(_: Queue, options: Options) -> str:
@@ -147,7 +183,22 @@ def _ask_drop(queue: Queue, options: Options) -> str:
 
 def _add_pause_arguments(parser: CommandParser) -> None:
     arguments.add_group(parser)
+    _add_why(parser)
+
+
+def _add_why(parser: CommandParser) -> None:
     parser.add_argument("--why", default="", help="shown to whoever looks")
+
+
+def _add_rate_arguments(parser: CommandParser) -> None:
+    parser.add_argument(
+        "rate",
+        type=arguments.rate,
+        metavar="RATE",
+        help='such as 10/m, 5/s, 1/5m or 10/m:4; "none" for any number, "default" for what the'
+        " settings say",
+    )
+    parser.add_argument("--group", help="of this group; else of the whole queue")
 
 
 def _add_set_tier_arguments(parser: CommandParser) -> None:
@@ -203,6 +254,20 @@ ACTING = (
         help="let a paused or halted group go on",
         perform=resume,
         add_arguments=arguments.add_group,
+    ),
+    Verb(
+        name="stop",
+        help="pause the whole queue until it is started again",
+        perform=stop,
+        add_arguments=_add_why,
+        question=_ask_stop,
+    ),
+    Verb(name="start", help="let a stopped queue go on", perform=start),
+    Verb(
+        name="rate",
+        help="say how often messages of a group, or of the whole queue, may be delivered",
+        perform=rate,
+        add_arguments=_add_rate_arguments,
     ),
     Verb(
         name="set-tier",

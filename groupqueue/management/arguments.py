@@ -12,7 +12,9 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from groupqueue.core.rates import parse_rate
 from groupqueue.core.views import LetterFilter
+from groupqueue.exceptions import InvalidArgument
 from groupqueue.management.verbs import EXIT_USAGE, Options
 
 N = TypeVar("N", int, float)
@@ -43,6 +45,16 @@ whole = number(int, "a whole number of 0 or more", 0)
 seconds = number(float, "a number of seconds", 0)
 interval = number(float, "a number of seconds from 0.01 up", 0.01)
 tier = number(int, "a tier from 0 to 4", 0, 4)
+
+
+def rate(text: str) -> str:
+    """Return a rate as it was given, if it is one, "none" or "default"."""
+    if text not in ("none", "default"):
+        try:
+            parse_rate(text)
+        except InvalidArgument as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def moment(text: str) -> datetime.datetime:

@@ -14,8 +14,7 @@ from groupqueue.core.views import DeadLetter, Explanation, Scheduled, StoredMess
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     """Return the numbers of a snapshot, without single groups."""
-    return {
-        "taken_at": _plain(snapshot.taken_at),
+    return moment_document(snapshot) | {
         "tiers": [_fields(tier) for tier in snapshot.tiers],
         "totals": totals(snapshot.tiers),
         "halted": snapshot.halted,
@@ -23,6 +22,15 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
         "counters": dict(sorted(snapshot.counters.items())),
         "leases_counted_fully": snapshot.leases_counted_fully,
         "workers": [_fields(worker) for worker in snapshot.workers],
+    }
+
+
+def moment_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Return when a snapshot was taken, and whether the queue was stopped then."""
+    return {
+        "taken_at": _plain(snapshot.taken_at),
+        "stopped_since": _plain(snapshot.stopped_since),
+        "stopped_reason": snapshot.stopped_reason,
     }
 
 

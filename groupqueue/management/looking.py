@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from groupqueue.conf import get_config
 from groupqueue.core.snapshot import GroupView, Snapshot, WorkerView
 from groupqueue.core.views import DeadLetter, Explanation, Scheduled, StoredMessage
 from groupqueue.management import arguments, documents, tables
@@ -27,14 +28,14 @@ _MESSAGE_COLUMNS = ("place", "id", "topic", "published", "bytes")
 def stats(queue: Queue, options: Options) -> Answer:
     """Count groups, messages and workers; alarm when a limit is exceeded."""
     snapshot = queue.snapshot(limit=1)
-    document = documents.snapshot_document(snapshot)
+    document = documents.snapshot_document(snapshot) | _rates(queue, snapshot)
     exceeded = _exceeded(document, options)
     trouble = "; ".join(
         f"{entry['name']} is {entry['found']:g}, more than {entry['limit']:g}" for entry in exceeded
     )
     return Answer(
         document=document | {"exceeded": exceeded},
-        text=_stats_text(queue, snapshot, document["totals"]),
+        text=_stats_text(queue, snapshot, document),
         trouble=trouble,
         exit_code=EXIT_EXCEEDED if exceeded else 0,
     )
@@ -49,15 +50,17 @@ def groups(queue: Queue, options: Options) -> Answer:
     views = [view for state in states for view in getattr(snapshot, STATES[state])]
     if options["all"]:
         views = _every_held(queue)
-    taken_at = snapshot.taken_at
+    table = tables.table(
+        _GROUP_COLUMNS, [_group_row(view, snapshot) for view in views], empty="no groups"
+    )
+    rates = _rates(queue, snapshot)
     return Answer(
         document={
-            "taken_at": taken_at.isoformat(timespec="milliseconds"),
+            **documents.moment_document(snapshot),
+            **rates,
             "groups": [documents.group_document(view) for view in views],
         },
-        text=tables.table(
-            _GROUP_COLUMNS, [_group_row(view, snapshot) for view in views], empty="no groups"
-        ),
+        text="\n".join((*_controls(snapshot, rates), table)),
     )
 
 
@@ -247,7 +250,17 @@ def _exceeded(document: dict[str, Any], options: Options) -> list[dict[str, Any]
     ]
 
 
-def _stats_text(queue: Queue, snapshot: Snapshot, totals: dict[str, Any]) -> str:
+def _rates(queue: Queue, snapshot: Snapshot) -> dict[str, str]:
+    """Return the rates in force: of the whole queue, and of groups that have none of their own."""
+    of_settings = get_config(queue.name).rates
+    return {
+        "rate": snapshot.rate or (of_settings.queue.text if of_settings.queue else ""),
+        "group_rate": of_settings.group.text if of_settings.group else "",
+    }
+
+
+def _stats_text(queue: Queue, snapshot: Snapshot, document: dict[str, Any]) -> str:
+    totals = document["totals"]
     rows = [
         (
             str(tier.tier),
@@ -266,7 +279,12 @@ def _stats_text(queue: Queue, snapshot: Snapshot, totals: dict[str, Any]) -> str
     counters = ", ".join(f"{name} {count:,}" for name, count in sorted(snapshot.counters.items()))
     return "\n\n".join(
         (
-            f"{queue.name} at {tables.clock_time(snapshot.taken_at)}",
+            "\n".join(
+                (
+                    f"{queue.name} at {tables.clock_time(snapshot.taken_at)}",
+                    *_controls(snapshot, document),
+                )
+            ),
             tables.table(_TIER_COLUMNS, rows),
             f"{snapshot.halted:,} halted groups, {snapshot.dead_letters:,} dead letters\n"
             + (counters or "nothing was published so far"),
@@ -279,6 +297,19 @@ def _stats_text(queue: Queue, snapshot: Snapshot, totals: dict[str, Any]) -> str
     )
 
 
+def _controls(snapshot: Snapshot, document: dict[str, Any]) -> list[str]:
+    """Return a line for each thing that holds the queue back on purpose."""
+    lines = []
+    if snapshot.stopped_since is not None:
+        why = f": {note(snapshot.stopped_reason)}" if snapshot.stopped_reason else ""
+        lines.append(f"stopped since {tables.clock_time(snapshot.stopped_since)}{why}")
+    if document["rate"]:
+        lines.append(f"rate of the whole queue: {note(document['rate'])}")
+    if document["group_rate"]:
+        lines.append(f"rate of each group: {document['group_rate']}")
+    return lines
+
+
 def _worker_row(worker: WorkerView) -> tuple[str, ...]:
     told = (note(worker.fields.get(name, ""), 30) or NOTHING for name in _WORKER_COLUMNS[1:-1])
     return (identifier(worker.id), *told, f"{humanised(worker.silent_seconds)} ago")
@@ -289,8 +320,10 @@ def _group_row(view: GroupView, snapshot: Snapshot) -> tuple[str | int, ...]:
     since = {
         "due": f"waits {humanised(view.wait_seconds)}",
         "leased": f"{humanised(view.lease_left_seconds)} left",
-        "parked": ago(view.due_at, now),
-    }.get(view.state, ago(view.held_since, now))
+        "paused": ago(view.held_since, now),
+        "halted": ago(view.held_since, now),
+    }.get(view.state, ago(view.due_at, now))
+    rate = f"rate {view.rate}" if view.rate else ""
     return (
         identifier(view.group),
         view.tier,
@@ -299,7 +332,7 @@ def _group_row(view: GroupView, snapshot: Snapshot) -> tuple[str | int, ...]:
         since,
         view.deliveries,
         identifier(view.holder) or NOTHING,
-        note("; ".join(filter(None, (view.held_reason, view.last_error)))) or NOTHING,
+        note("; ".join(filter(None, (view.held_reason, rate, view.last_error)))) or NOTHING,
     )
 
 
@@ -319,6 +352,8 @@ def _explanation_rows(found: Explanation) -> list[tuple[str, str]]:
         ("waits", humanised(view.wait_seconds) if found.state == "due" else ""),
         ("in line", f"{line} higher tiers" if found.state == "due" else ""),
         ("held since", tables.clock_time(view.held_since)),
+        ("rate", tables.printable(view.rate)),
+        ("queue stopped", tables.clock_time(found.stopped_since)),
         ("holder", tables.printable(f"{view.holder} {holder}".strip())),
         ("leased since", tables.clock_time(found.leased_since)),
         ("lease ends in", humanised(view.lease_left_seconds) if view.token else ""),

@@ -40,4 +40,4 @@ class Verb:
     perform: Callable[[Queue, Options], Answer]
     add_arguments: Callable[[CommandParser], None] = field(default=lambda _: None)
     question: Callable[[Queue, Options], str] | None = None
-    """What is asked before something is lost; None for verbs that lose nothing."""
+    """What is asked before something is lost, or stands still; None for all other verbs."""

@@ -95,8 +95,8 @@ def run_until_empty(
 
     One by one, or in lists where the handler declares `batch`, as a worker without --batch
     does. Messages that handlers publish are handled as well. Groups that are parked for a
-    while and messages that are scheduled or held are left alone; with `advance_parked`
-    their time passes at once.
+    while, messages that are scheduled or held, and what a rate does not let go are left
+    alone; with `advance_parked` their time passes at once.
 
     What a handler raises is raised here, after its message was settled as a worker
     settles it; but for Retry and Reject, with which handlers end a delivery on purpose.
@@ -212,12 +212,16 @@ class _Run:
                 # The ready score of a leased group is its lease's deadline.
                 if group not in unhandled and not client.exists(keys.lock(group)):
                     waiting.append((keys.ready(tier), name, due_ms))
-        wait_ms = min((due_ms for _, _, due_ms in waiting), default=0) - now_ms
+        moments = [due_ms for _, _, due_ms in waiting]
+        if (queue_free_ms := _rate(client, keys.named("tat:"))[1] / 1000) > now_ms:
+            moments.append(queue_free_ms)
+        wait_ms = min(moments, default=now_ms) - now_ms
         for key, name, due_ms in waiting:
             earlier_ms = due_ms - wait_ms
             # Moments of messages are whole.
             client.zadd(key, {name: math.floor(earlier_ms) if key == agenda else earlier_ms})
-        return len(waiting)
+        _make_older(client, keys, wait_ms)
+        return len(moments)
 
     def _left(self) -> int:
         """Return how many deliveries there may still be."""
@@ -225,17 +229,21 @@ class _Run:
 
     def _claim(self) -> Lease | None:
         preference = self._shares.preference(1)
-        turned = self._transport.turn(
-            WORKER_ID,
-            [],
-            1,
-            visibility=LEASE_SECONDS,
-            preference=preference,
-            rates=self._config.rates,
-            batch=max(1, min(largest_batch(), self._left())),
-        )
-        signals.send_expired(self._config.name, turned.expired)
-        signals.send_buried(self._config.name, turned.buried)
+        while True:
+            turned = self._transport.turn(
+                WORKER_ID,
+                [],
+                1,
+                visibility=LEASE_SECONDS,
+                preference=preference,
+                rates=self._config.rates,
+                batch=max(1, min(largest_batch(), self._left())),
+            )
+            signals.send_expired(self._config.name, turned.expired)
+            signals.send_buried(self._config.name, turned.buried)
+            # A turn that drops or sets aside as much as it may leaves the rest to the next.
+            if turned.leases or turned.wait_ms != 0:
+                break
         self._shares.charge(preference, len(turned.leases))
         return turned.leases[0] if turned.leases else None
 
@@ -259,6 +267,22 @@ class _Run:
                 f" attempt {failure.attempt}; the outcome is {failure.outcome}"
             )
             raise failure.error
+
+
+def _rate(client: Any, key: str | bytes) -> list[int]:
+    """Return the two moments in µs that are noted of a rate; zeros when it has not been used."""
+    return [int(part) for part in (client.get(key) or b"0 0").split()]
+
+
+def _make_older(client: Any, keys: ShardKeys, by_ms: float) -> None:
+    """Move what is noted of rates and of first failures into the past."""
+    for key in client.scan_iter(f"{keys.named('tat:')}*"):
+        earlier = " ".join(str(us - math.ceil(by_ms * 1000)) for us in _rate(client, key))
+        client.set(key, earlier, keepttl=True)
+    for group, noted in client.hgetall(keys.named("failures")).items():
+        count, since_ms = noted.split()
+        earlier = f"{int(count)} {int(since_ms) - math.ceil(by_ms)}"
+        client.hset(keys.named("failures"), group, earlier)
 
 
 def _failure(

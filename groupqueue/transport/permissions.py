@@ -45,6 +45,7 @@ EXAMPLES = (
     "XLEN KEY",
     "XRANGE KEY - +",
     "XREVRANGE KEY + -",
+    "XTRIM KEY MAXLEN 1",
     "ZADD KEY 1 member",
     "ZCARD KEY",
     "ZCOUNT KEY 0 1",

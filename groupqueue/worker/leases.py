@@ -1,4 +1,7 @@
-"""How leases stay alive while handlers run: renewal, loss, time limits, heartbeats."""
+"""How leases stay alive while handlers run: renewal, loss, time limits, heartbeats.
+
+With each heartbeat dead letters are thrown away that DEAD_RETENTION does not keep.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from groupqueue import signals
+from groupqueue.conf import Retention
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.exceptions import GroupQueueError
@@ -23,6 +27,8 @@ HEARTBEAT_SECONDS = 5.0
 # A worker that has been silent for twelve heartbeats is forgotten.
 REGISTRY_KEPT_MS = 60_000
 SHORTEST_TICK_SECONDS = 0.02
+# Of 500 letters or so each: renewals must not wait for long.
+MOST_TRIMS_PER_BEAT = 10
 
 
 class LeaseKeeper(threading.Thread):
@@ -39,6 +45,7 @@ class LeaseKeeper(threading.Thread):
         transports: Mapping[str, RedisTransport],
         visibility_seconds: Mapping[str, float],
         *,
+        retentions: Mapping[str, Retention],
         describe: Callable[[], dict[str, str | int]],
         on_overdue: Callable[[Held], None],
         on_newer_schema: Callable[[int], None],
@@ -48,6 +55,7 @@ class LeaseKeeper(threading.Thread):
         self._worker_id = worker_id
         self._transports = transports
         self._visibility_seconds = visibility_seconds
+        self._retentions = retentions
         self._describe = describe
         self._on_overdue = on_overdue
         self._on_newer_schema = on_newer_schema
@@ -92,7 +100,8 @@ class LeaseKeeper(threading.Thread):
                 )
 
     def beat(self) -> None:
-        """Say in every queue's registry that this worker is alive."""
+        """Say in every queue's registry that this worker is alive, and throw old dead letters
+        away where the settings ask for it."""
         self._heartbeat_due = time.monotonic() + HEARTBEAT_SECONDS
         fields = self._describe()
         for name, transport in self._transports.items():
@@ -107,6 +116,8 @@ class LeaseKeeper(threading.Thread):
                 self._outages[name].answered()
                 if schema > calls.SCHEMA_VERSION:
                     self._on_newer_schema(schema)
+                elif self._retentions[name] != Retention():
+                    self._trim(name, self._retentions[name])
 
     def depart(self) -> None:
         """Take this worker out of the registries."""
@@ -181,6 +192,30 @@ class LeaseKeeper(threading.Thread):
             limit = handler.timeout_for(held.queue)
             if limit is not None and now - started_at > limit:
                 self._on_overdue(held)
+
+    def _trim(self, name: str, retention: Retention) -> None:
+        """Throw the dead letters of a queue away that it is not to keep, never silently."""
+        transport, age, trimmed = self._transports[name], retention.longest_seconds, 0
+        call = calls.trim(
+            transport.prefix,
+            max_age_ms=None if age is None else calls.milliseconds(age, "age"),
+            max_count=retention.most_letters,
+        )
+        fields = {"action": "dead_letters_trimmed", "queue": name}
+        try:
+            for _ in range(MOST_TRIMS_PER_BEAT):
+                if not (gone := transport.perform(call)):
+                    break
+                trimmed += gone
+        except GroupQueueError as error:
+            log.warning("dead letters could not be thrown away: %s", error, extra=fields)
+        if trimmed:
+            log.warning(
+                "%s dead letters of queue %r were thrown away, as DEAD_RETENTION says",
+                trimmed,
+                name,
+                extra=fields | {"letters": trimmed},
+            )
 
     def _beat_if_due(self) -> None:
         if time.monotonic() >= self._heartbeat_due:

@@ -67,6 +67,7 @@ class WorkerProcess:
             self.worker_id,
             {config.name: new_transport(config.name, patient=False) for config in configs},
             visibility,
+            retentions={config.name: config.dead_retention for config in configs},
             describe=self._describe,
             on_overdue=self._overdue,
             on_newer_schema=self._newer_schema,

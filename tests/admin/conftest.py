@@ -140,3 +140,8 @@ def look(client: Client, url: str, **query: str) -> Page:
 def act_url(action: str) -> str:
     """Return where an action is sent to."""
     return reverse("admin:groupqueue_groupqueue_act", args=[action])
+
+
+def control_url(action: str) -> str:
+    """Return where an action on the whole queue is sent to."""
+    return reverse("admin:groupqueue_groupqueue_control", args=[action])

@@ -70,6 +70,10 @@ class Page(HTMLParser):
         """Return the forms that act on groups."""
         return [form for form in self.forms if "/groups/" in form.action]
 
+    def controls(self) -> list[Form]:
+        """Return the forms that act on the whole queue."""
+        return [form for form in self.forms if "/queue/" in form.action]
+
     def action(self, name: str, group: str) -> Form:
         """Return the form of an action for a group."""
         (form,) = [

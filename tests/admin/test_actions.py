@@ -12,7 +12,7 @@ from django.urls import reverse
 from groupqueue.core.calls import Settlement
 from groupqueue.queues import get_queue
 from groupqueue.transport.redis import RedisTransport
-from tests.admin.conftest import Configure, act_url, look
+from tests.admin.conftest import Configure, act_url, control_url, look
 from tests.servers import Server, free_port
 
 pytestmark = pytest.mark.django_db
@@ -159,6 +159,46 @@ def test_what_is_done_is_logged_with_group_and_operator(
     assert entry.get_change_message() == f"Skipped message {head}, the head of group order-17."
 
 
+def test_a_queue_is_stopped_and_started_and_both_are_logged(
+    manager: Client, shard: RedisTransport, page_url: str
+) -> None:
+    shard.publish("order-17", b"")
+    (form,) = look(manager, page_url).controls()
+    assert form.name() == "stop"
+
+    response = manager.post(form.action, form.fields, follow=True)
+
+    assert messages_of(response) == [("success", "Stopped queue default.")]
+    assert get_queue().snapshot().stopped_reason == "by operator-0"
+    assert shard.claim("worker-1", visibility=30) is None
+    (form,) = look(manager, page_url).controls()
+    assert form.name() == "start"
+    response = manager.post(form.action, form.fields, follow=True)
+    assert messages_of(response) == [("success", "Started queue default.")]
+    assert shard.claim("worker-1", visibility=30) is not None
+    entries = LogEntry.objects.order_by("pk")
+    assert [entry.object_repr for entry in entries] == ["default", "default"]
+    assert [entry.get_change_message() for entry in entries] == [
+        "Stopped queue default.",
+        "Started queue default.",
+    ]
+    url = entries[0].get_admin_url()
+    assert url is not None
+    assert manager.get(url)["Location"] == f"{page_url}?queue=default"
+
+
+def test_a_queue_that_is_stopped_already_is_said_to_be_and_nothing_is_logged(
+    manager: Client, shard: RedisTransport
+) -> None:
+    response = manager.post(control_url("start"), {"queue": "default"}, follow=True)
+    assert messages_of(response) == [("warning", "Queue default is not stopped any more.")]
+    get_queue().stop()
+    response = manager.post(control_url("stop"), {"queue": "default"}, follow=True)
+    assert messages_of(response) == [("warning", "Queue default is stopped already.")]
+
+    assert not LogEntry.objects.exists()
+
+
 def test_a_log_entry_leads_to_the_page_of_its_queue(
     manager: Client, shard: RedisTransport, page_url: str
 ) -> None:
@@ -210,6 +250,10 @@ def test_a_form_that_makes_no_sense_changes_nothing(manager: Client, shard: Redi
     assert manager.post(act_url("explode"), {"queue": "default", **group}).status_code == 404
     assert manager.post(act_url("pause"), {"queue": "nope", **group}).status_code == 404
     assert manager.post(act_url("pause"), group).status_code == 404
+    assert manager.post(act_url("stop"), {"queue": "default", **group}).status_code == 404
+    assert manager.post(control_url("pause"), {"queue": "default", **group}).status_code == 404
+    assert manager.post(control_url("stop"), {"queue": "nope"}).status_code == 404
+    assert manager.post(control_url("stop")).status_code == 404
     assert manager.post(act_url("pause"), {"queue": "default"}).status_code == 400
     response = manager.post(act_url("pause"), {"queue": "default", "group": "x" * 513}, follow=True)
     ((level, text),) = messages_of(response)

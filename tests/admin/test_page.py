@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import pytest
 import redis
 from django.test import Client
 
+from groupqueue import publish
+from groupqueue.admin.groups import _state
 from groupqueue.admin.page import ROWS_PER_LIST
 from groupqueue.admin.tables import counters_of, tables_of
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.core.snapshot import GroupState
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
 from groupqueue.transport.redis import RedisTransport, raw_envelope
@@ -126,6 +130,60 @@ def test_a_group_paused_while_leased_says_both(
     assert page.tables["leased"][0]["State"].text == "leased, then paused"
     # Its head belongs to the lease, so there is nothing to skip.
     assert {form.name() for form in page.actions()} == {"resume"}
+
+
+def test_a_group_that_waits_for_its_rate_or_its_moment_says_so(
+    viewer: Client, shard: RedisTransport, page_url: str
+) -> None:
+    get_queue().set_rate("1/h", "limited")
+    for _ in range(2):
+        shard.publish("limited", b"")
+    lease = shard.claim("worker-1", visibility=300)
+    assert lease is not None
+    shard.ack(lease)
+    assert shard.claim("worker-1", visibility=300) is None
+    publish("note", 1, group="held", delay=7200, hold=True, on_commit=False)
+
+    first, second = look(viewer, page_url).tables["parked"]
+
+    assert (first["Group"].text, first["State"].text) == ("limited", "rate-limited, rate 1/h")
+    assert first["Due in"].text.startswith("59 min")
+    assert (second["Group"].text, second["State"].text) == ("held", "scheduled")
+
+
+def test_every_state_has_a_label(shard: RedisTransport) -> None:
+    shard.publish("order-17", b"")
+    [view] = get_queue().snapshot().waiting
+
+    for state in get_args(GroupState):
+        cell = _state(dataclasses.replace(view, state=state))
+        assert (cell.text, cell.badge) == (state, f"badge {state}")
+
+
+def test_a_stopped_queue_says_since_when_and_why(
+    viewer: Client, shard: RedisTransport, page_url: str, live_url: str
+) -> None:
+    shard.publish("order-17", b"")
+    assert "has been stopped" not in look(viewer, page_url).html
+    get_queue().stop(f"moving {HOSTILE}")
+
+    for url in (page_url, live_url):
+        page = look(viewer, url)
+
+        assert "Queue “default” has been stopped since 20" in page.html
+        assert "moving &lt;script&gt;" in page.html
+        assert "<script>alert" not in page.html
+        # What waits is shown as ever.
+        assert page.groups("waiting") == ["order-17"]
+        assert ("div", "status") in [(tag, given.get("role")) for tag, given in page.tags]
+
+
+def test_the_queues_own_rate_is_shown(viewer: Client, shard: RedisTransport, page_url: str) -> None:
+    assert "Rate of the whole queue" not in look(viewer, page_url).html
+
+    get_queue().set_rate("100/s")
+
+    assert "Rate of the whole queue: 100/s" in look(viewer, page_url).html
 
 
 def test_workers_are_listed_and_a_silent_one_is_marked(

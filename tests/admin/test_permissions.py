@@ -9,10 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch, reverse
 
-from groupqueue.admin.actions import ACTIONS
+from groupqueue.admin.actions import ACTIONS, QUEUE_ACTIONS
 from groupqueue.queues import get_queue
 from groupqueue.transport.redis import RedisTransport
-from tests.admin.conftest import SignIn, act_url, look
+from tests.admin.conftest import SignIn, act_url, control_url, look
 
 pytestmark = pytest.mark.django_db
 
@@ -140,6 +140,28 @@ def test_the_page_asks_the_database_for_no_queue(
         assert viewer.get(page_url).status_code == 200
 
     assert not [query for query in queries if 'FROM "groupqueue' in query["sql"]]
+
+
+@pytest.mark.parametrize("action", QUEUE_ACTIONS)
+def test_nobody_but_a_manager_stops_or_starts_a_queue(
+    client: Client, sign_in: SignIn, shard: RedisTransport, page_url: str, action: str
+) -> None:
+    if action == "start":
+        get_queue().stop("by alice")
+    before = get_queue().snapshot().stopped_reason
+
+    response = client.post(control_url(action), {"queue": "default"})
+    assert response["Location"].startswith(reverse("admin:login"))
+    for permission in ("view_user", "view_groupqueue"):
+        response = sign_in(permission).post(control_url(action), {"queue": "default"})
+        assert response.status_code == 403
+    assert look(sign_in("view_groupqueue"), page_url).controls() == []
+    manager = sign_in("manage_groupqueue", enforce_csrf_checks=True)
+    assert manager.get(control_url(action), {"queue": "default"}).status_code == 405
+    assert manager.post(control_url(action), {"queue": "default"}).status_code == 403
+
+    assert get_queue().snapshot().stopped_reason == before
+    assert not LogEntry.objects.exists()
 
 
 def _entry_url(object_id: str) -> str:

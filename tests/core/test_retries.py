@@ -42,3 +42,18 @@ def test_the_last_of_max_crashes_is_poison():
     assert [crashes for crashes in range(6) if policy.is_poison(crashes)] == [3, 4, 5]
     assert RetryPolicy(max_crashes=1).is_poison(1)
     assert not RetryPolicy(max_crashes=1).is_poison(0)
+
+
+def test_a_message_may_hold_its_group_until_max_block_is_over():
+    own = RetryPolicy(max_block_seconds=60)
+
+    assert [own.block_left_seconds(blocked) for blocked in (0.0, 59.5, 60.0, 90.0)] == [
+        60.0,
+        0.5,
+        0.0,
+        -30.0,
+    ]
+
+
+def test_without_max_block_a_message_may_hold_its_group_for_ever():
+    assert policy.block_left_seconds(1e12) == float("inf")

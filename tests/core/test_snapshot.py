@@ -28,7 +28,7 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
         "error": b"",
         "why": b"",
         "rate": b"",
-        "arrival_us": b"",
+        "free_us": b"",
         "is_head_held": 0,
         "width": 0,
         "in_flight": 0,

@@ -15,7 +15,9 @@ HEAD = b"0" * 32 + b"1796007990000" + b"0" * 13
 CODEC = JSONCodec()
 
 
-def explained(*, stopped: bytes = b"", **other: Any) -> Any:
+def explained(
+    *, stopped: bytes = b"", queue_free_us: bytes = b"", doom: bytes = b"", **other: Any
+) -> Any:
     """Return what is made of an `explain` reply about a group that is due, but for this."""
     row = {
         "group": b"g",
@@ -31,12 +33,12 @@ def explained(*, stopped: bytes = b"", **other: Any) -> Any:
         "error": b"",
         "why": b"",
         "rate": b"",
-        "arrival_us": b"",
+        "free_us": b"",
         "is_head_held": 0,
         "width": 0,
         "in_flight": 0,
     } | other
-    return explanation([NOW, list(row.values()), [4, 5], [], stopped])
+    return explanation([NOW, list(row.values()), [4, 5], [], stopped, queue_free_us, doom])
 
 
 EMPTY: dict[str, Any] = {"due": b"", "depth": 0, "head": b""}
@@ -58,6 +60,49 @@ PAUSED: dict[str, Any] = {"due": b"inf", "why": b"paused 1796007990000 data fix"
         (PARKED, "parked", "it waits until its head is due"),
         (PARKED | {"failures": b"1"}, "parked", "it waits until its head is due after 1 failure"),
         (PARKED | {"failures": b"2"}, "parked", "it waits until its head is due after 2 failures"),
+        (
+            PARKED | {"free_us": b"1796008021297000"},
+            "rate-limited",
+            "its rate does not let it go yet",
+        ),
+        (
+            {"due": b"1796008021297.123", "free_us": b"1796008021297123", "rate": b"6000000 1"},
+            "rate-limited",
+            "its rate does not let it go yet: 10/m",
+        ),
+        # It waits for something else for longer than its rate asks for.
+        (PARKED | {"free_us": b"1796008021296999"}, "parked", "it waits until its head is due"),
+        (
+            PARKED | {"is_head_held": 1},
+            "scheduled",
+            "its head was published to hold it until it is due",
+        ),
+        (
+            {"doom": b"17 an-id"},
+            "due",
+            "it waits for a worker; 17 of its messages are to be set aside with message an-id",
+        ),
+        (
+            {"queue_free_us": b"1796007992497000"},
+            "due",
+            "it waits for a worker; the queue's rate lets no message go for another 1.2 seconds",
+        ),
+        ({"queue_free_us": b"1796007991296000"}, "due", "it waits for a worker"),
+        (
+            PARKED | {"queue_free_us": b"1796007992497000"},
+            "parked",
+            "it waits until its head is due",
+        ),
+        (
+            {"stopped": b"1796007990000 moving house"},
+            "due",
+            "it waits for a worker; all of the queue is stopped: moving house",
+        ),
+        (
+            {"stopped": b"1796007990000 "},
+            "due",
+            "it waits for a worker; all of the queue is stopped",
+        ),
         (LEASED, "leased", "w-1 handles its head"),
         (LEASED | {"holder": b""}, "leased", "somebody handles its head"),
         (LEASED | PAUSED, "leased", "w-1 handles its head; then it is paused"),

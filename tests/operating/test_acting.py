@@ -29,6 +29,56 @@ def test_pause_and_resume(bench: Bench) -> None:
     assert nothing.document["outcome"] == "not held"
 
 
+def test_stop_and_start(bench: Bench) -> None:
+    bench.publish("group")
+
+    stopped = operate("stop", "--why", "moving house", "--yes", "--json")
+    assert (stopped.code, stopped.document) == (
+        0,
+        {"queue": "default", "done": True, "outcome": "ok"},
+    )
+    assert bench.transport.claim("worker", 60) is None
+    again = operate("stop", "--yes", "--json")
+    assert (again.code, again.document["outcome"]) == (1, "stopped")
+    assert "stopped already" in again.trouble
+
+    assert operate("start").out == "started queue default\n"
+    assert bench.claim().group == "group"
+    nothing = operate("start", "--json")
+    assert (nothing.code, nothing.document["outcome"]) == (1, "not stopped")
+
+
+def test_the_rate_of_a_group_and_of_the_queue(bench: Bench) -> None:
+    said = operate("rate", "10/m:2", "--group", "group", "--json")
+    assert (said.code, said.document) == (
+        0,
+        {
+            "queue": "default",
+            "done": True,
+            "outcome": "ok",
+            "rate": "10/m:2",
+            "former": "default",
+            "group": "group",
+        },
+    )
+    assert operate("rate", "none", "--group", "group").out == (
+        "group group: rate none, formerly 10/m:2\n"
+    )
+    assert operate("rate", "100/s").out == "queue default: rate 100/s, formerly default\n"
+    assert bench.queue.snapshot().rate == "100/s"
+    assert operate("rate", "default").out == "queue default: rate default, formerly 100/s\n"
+    assert bench.queue.snapshot().rate == ""
+
+
+@pytest.mark.parametrize("rate", ["10", "often", "0/m", "", "NONE"])
+def test_what_is_no_rate_is_refused(bench: Bench, rate: str) -> None:
+    said = operate("rate", rate)
+
+    assert said.code
+    assert "is no rate" in said.trouble
+    assert not bench.client.keys("*")
+
+
 def test_set_tier(bench: Bench) -> None:
     bench.publish("group")
 
@@ -200,6 +250,7 @@ def test_rescheduling_takes_one_moment(bench: Bench, due: list[str]) -> None:
         ["explain", ""],
         ["explain", "x" * 513],
         ["pause", "\udc80"],
+        ["rate", "10/m", "--group", ""],
         ["redrive", "no-entry"],
         ["redrive", "17-0x"],
         ["stats", "--queue", "nowhere"],

@@ -89,6 +89,10 @@ def test_stats_count_everything(bench: Bench) -> None:
         "totals",
         "halted",
         "dead_letters",
+        "stopped_since",
+        "stopped_reason",
+        "rate",
+        "group_rate",
         "counters",
         "leases_counted_fully",
         "workers",
@@ -123,6 +127,43 @@ def test_stats_are_a_table_for_people(bench: Bench) -> None:
     assert total[1:7] == ["5", "1", "1", "1", "2", "6"]
     assert "1 halted groups, 0 dead letters" in said.out
     assert "no workers" in said.out
+
+
+def test_stats_say_that_the_queue_is_stopped_and_at_which_rate_it_goes(bench: Bench) -> None:
+    plain = operate("stats")
+    assert "stopped" not in plain.out
+    assert "rate" not in plain.out
+    document = operate("stats", "--json").document
+    assert [document[name] for name in ("stopped_since", "stopped_reason")] == [None, ""]
+    assert [document[name] for name in ("rate", "group_rate")] == ["", ""]
+
+    bench.queue.stop("moving\x1bhouse")
+    bench.queue.set_rate("100/s")
+
+    _, stopped, rate, *_ = operate("stats").out.splitlines()
+    assert stopped.startswith("stopped since 2")
+    assert stopped.endswith(": moving house")
+    assert rate == "rate of the whole queue: 100/s"
+    document = operate("stats", "--json").document
+    assert is_aware_time(document["stopped_since"])
+    assert (document["stopped_reason"], document["rate"]) == ("moving house", "100/s")
+
+
+def test_stats_tell_the_rates_of_the_settings_unless_an_operator_has_said_otherwise(
+    bench: Bench, settings
+) -> None:
+    connection = settings.GROUPQUEUE["default"]["CONNECTION"]
+    rates = {"queue": "100/s", "group": "10/m:4"}
+    settings.GROUPQUEUE = {"default": {"CONNECTION": connection, "RATE": rates}}
+
+    said = operate("stats")
+    assert said.out.splitlines()[1:3] == [
+        "rate of the whole queue: 100/s",
+        "rate of each group: 10/m:4",
+    ]
+    bench.queue.set_rate("none")
+    document = operate("stats", "--json").document
+    assert (document["rate"], document["group_rate"]) == ("none", "10/m:4")
 
 
 @pytest.mark.parametrize(
@@ -406,3 +447,59 @@ def test_looking_writes_nothing(bench: Bench, verb: list[str]) -> None:
     operate(*verb)
 
     assert {key: bench.client.dump(key) for key in bench.client.keys("*")} == before
+
+
+def limited(bench: Bench) -> None:
+    """Bring a group where its rate does not let it go."""
+    bench.queue.set_rate("1/h", "limited")
+    bench.publish("limited", 1, 2)
+    bench.transport.ack(bench.claim())
+    assert bench.transport.claim("worker", 60) is None
+
+
+def test_groups_show_a_rate_and_what_it_holds_back(bench: Bench) -> None:
+    limited(bench)
+    publish("note", 1, group="held", delay=7200, hold=True)
+
+    listed = operate("groups", "--state", "parked", "--json").document["groups"]
+    _, first, second = operate("groups", "--state", "parked").out.splitlines()
+
+    assert [(view["group"], view["state"], view["rate"]) for view in listed] == [
+        ("limited", "rate-limited", "1/h"),
+        ("held", "scheduled", ""),
+    ]
+    assert first.split("  ")[0] == "limited"
+    assert "in 59 min" in first
+    assert first.endswith("rate 1/h")
+    assert "scheduled" in second
+    assert "in 1 h 59 min" in second
+
+
+def test_groups_say_that_the_queue_is_stopped_and_at_which_rate_it_goes(bench: Bench) -> None:
+    bench.publish("group")
+    bench.queue.stop("moving house")
+    bench.queue.set_rate("100/s")
+
+    stopped, rate, _, group = operate("groups", "--state", "due").out.splitlines()
+    document = operate("groups", "--json").document
+
+    assert stopped.endswith(": moving house")
+    assert rate == "rate of the whole queue: 100/s"
+    assert group.startswith("group")
+    assert is_aware_time(document["stopped_since"])
+    assert (document["stopped_reason"], document["rate"]) == ("moving house", "100/s")
+
+
+def test_explain_tells_of_a_rate_and_of_a_stop(bench: Bench) -> None:
+    limited(bench)
+    bench.queue.stop("moving house")
+
+    text = operate("explain", "limited").out
+    document = operate("explain", "limited", "--json").document
+
+    lines = dict(line.split("  ", 1) for line in text.splitlines() if "  " in line)
+    assert lines["state"].strip() == "rate-limited"
+    assert lines["rate"].strip() == "1/h"
+    assert "all of the queue is stopped: moving house" in lines["reason"]
+    assert lines["queue stopped"].strip().startswith("2")
+    assert (document["rate"], document["stopped_reason"]) == ("1/h", "moving house")

@@ -126,3 +126,40 @@ async def test_what_is_no_group_is_refused(bench: Bench, ask: Ask, group: Any) -
     for name, *further in (("set_tier", 1), ("release",), ("purge",), ("explain",), ("peek",)):
         with pytest.raises(InvalidMessage, match="group"):
             await ask(name, group, *further)
+
+
+async def test_stopping_and_starting(bench: Bench, ask: Ask) -> None:
+    bench.publish("group")
+
+    assert await ask("stop", "moving house") is True
+    assert await ask("stop") is False
+    assert (await ask("snapshot")).stopped_reason == "moving house"
+    assert bench.transport.claim("worker", 60) is None
+    assert await ask("start") is True
+    assert await ask("start") is False
+    assert (await ask("snapshot")).stopped_since is None
+
+
+async def test_setting_a_rate(bench: Bench, ask: Ask) -> None:
+    bench.publish("group", 1, 2)
+
+    assert await ask("set_rate", "10/m:2", "group") == ""
+    assert await ask("set_rate", "5/s") == ""
+    assert (await ask("snapshot")).rate == "5/s"
+    assert (await ask("explain", "group")).group.rate == "10/m:2"
+    assert await ask("set_rate", "none", "group") == "10/m:2"
+    assert await ask("set_rate", None, "group") == "none"
+    assert await ask("set_rate", None) == "5/s"
+    assert (await ask("explain", "group")).group.rate == ""
+
+
+@pytest.mark.parametrize("rate", ["", "often", "0/m", 10, "default"])
+async def test_what_is_no_rate_is_refused(bench: Bench, ask: Ask, rate: Any) -> None:
+    with pytest.raises(InvalidArgument, match="is no rate"):
+        await ask("set_rate", rate, "group")
+
+
+@pytest.mark.parametrize("group", ["", "x" * 513, 7])
+async def test_no_rate_is_set_for_what_is_no_group(bench: Bench, ask: Ask, group: Any) -> None:
+    with pytest.raises(InvalidMessage, match="group"):
+        await ask("set_rate", "10/m", group)

@@ -68,10 +68,11 @@ def destructive(bench: Bench) -> dict[str, list[str]]:
         "drop": ["drop", "--all"],
         "release": ["release", "released"],
         "cancel": ["cancel", publish("note", 1, group="later", delay=3600)],
+        "stop": ["stop"],
     }
 
 
-VERBS = pytest.mark.parametrize("verb", ["skip", "purge", "drop", "release", "cancel"])
+VERBS = pytest.mark.parametrize("verb", ["skip", "purge", "drop", "release", "cancel", "stop"])
 
 
 def everything(bench: Bench) -> dict[bytes, bytes]:

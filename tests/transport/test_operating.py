@@ -56,6 +56,7 @@ async def refused(shard: Shard, lease: Lease) -> bool:
         Settlement.retry(lease, 0, "boom"),
         Settlement.release(lease),
         Settlement.dead(lease, "why"),
+        Settlement.dead_group(lease, "why"),
         Settlement.halt(lease, "why"),
     ):
         with pytest.raises(StaleLease):

@@ -33,11 +33,13 @@ end
 
 -- What waits behind the head follows it, by whoever claims next: there may be any number.
 function outcomes.dead_group(shard, s)
+  -- Not s.id, which is the lease's head: in a batch others went before it.
+  local id = string.sub(redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0), 1, 32)
   outcomes.dead(shard, s)
   local whole = wide_of(s.group) or s.group
   local left = redis.call("LLEN", shard.prefix .. ":q:" .. whole)
   if left > 0 then
-    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. s.id)
+    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. id)
     set_flag(shard, "doomed", true)
   end
   return 1, s.now

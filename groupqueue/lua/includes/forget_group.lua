@@ -4,7 +4,7 @@
 --@include has_flag
 --@include leave_place
 --@include free_place
---@include set_flag
+--@include lessen_doom
 local function forget_group(shard, group, tier)
   redis.call("DEL", shard.prefix .. ":lock:" .. group, shard.prefix .. ":batch:" .. group)
   redis.call("ZREM", shard.prefix .. ":ready:" .. tier, group)
@@ -16,8 +16,5 @@ local function forget_group(shard, group, tier)
     leave_place(shard, group, 0)
     if redis.call("HEXISTS", shard.prefix .. ":wide", group) == 1 then free_place(shard, group) end
   end
-  if has_flag(shard, "doomed") then
-    redis.call("HDEL", shard.prefix .. ":doomed", group)
-    if redis.call("HLEN", shard.prefix .. ":doomed") == 0 then set_flag(shard, "doomed", false) end
-  end
+  lessen_doom(shard, group)
 end

@@ -1,16 +1,16 @@
 -- group_row: what people are told of one group:
 --   {group, tier, due (text), depth, head (58 bytes or ""), token, lease left ms,
---    holder, deliveries, failures, error, why held, rate of its own, µs when that rate or the
---    queue's lets it go again or "", whether its head was published to hold it, width of a
---    wide group or 0, how many of its messages are in flight}
+--    holder, deliveries, failures, error, why held, rate of its own, µs from when on a rate lets
+--    it go or "", whether its head was published to hold it, width of a wide group or 0, how
+--    many of its messages are in flight}
 -- Tier and due moment are looked up when they are not given; no moment is "".
 --@include read
---@include read_if_fit
 --@include tier_of
 --@include failures_of
 --@include has_flag
 --@include width_of
 --@include started_of
+--@include free_of
 local function group_row(shard, group, tier, due)
   local prefix = shard.prefix
   local function field(name)
@@ -25,7 +25,7 @@ local function group_row(shard, group, tier, due)
     token, is_leased and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
     is_leased and field("holders") or "", field("attempts"), failures_of(shard, group),
     field("errors"), field("paused"), has_flag(shard, "rates") and field("rates") or "",
-    read_if_fit("GET", prefix .. ":tat:" .. group) or "",
+    free_of(shard, group),
     shard.size.held > 0 and redis.call("HEXISTS", prefix .. ":scheduled:held", string.sub(head, 1, 32)) or 0,
     width_of(shard, group) or 0, #started_of(shard, group, true) }
 end

@@ -10,17 +10,13 @@
 --@include width_of
 --@include has_place
 local function may_go(shard, request, group, tier)
-  local doom = has_flag(shard, "doomed") and redis.call("HGET", shard.prefix .. ":doomed", group)
-  if doom then
-    bury(shard, group, tier, doom)
-    return 0
-  end
+  if has_flag(shard, "doomed") and bury(shard, group, tier) then return 0 end
   local wide = wide_of(group)
   local rate, most = rate_of(shard, wide or group, request.group_rate), request.batch
   if rate then
-    local free, wait_ms = allowance(shard, rate)
+    local free = allowance(shard, rate)
     if free == 0 then
-      redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(shard.now + wait_ms), group)
+      redis.call("ZADD", shard.prefix .. ":ready:" .. tier, "XX", score(rate.free_us / 1000), group)
       return 0
     end
     most = math.min(most, free)

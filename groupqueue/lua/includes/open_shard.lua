@@ -7,15 +7,15 @@
 -- names `paused`, in `shard.flags`, what is special about the queue, see set_flag.
 --@include digits
 --@include read
+-- The keys that only those have who use something special, by its flag.
+local KEY_OF = { stopped = "meta", rates = "rates", doomed = "doomed", wide = "wide" }
+
 -- Asking for a key's size costs a third of asking for its type, and proves as much.
 local SIZE_OF = { -- all others are hashes
   wake = "LLEN", dead = "XLEN", fence = "GET", workers = "ZCARD", scheduled = "ZCARD",
   ["ready:0"] = "ZCARD", ["ready:1"] = "ZCARD", ["ready:2"] = "ZCARD",
   ["ready:3"] = "ZCARD", ["ready:4"] = "ZCARD",
 }
-
--- Flags that stand for a hash of their name; see set_flag.
-local FLAG_HOLDS = { rates = true, doomed = true, wide = true }
 
 local function open_shard(prefix, names)
   local time = redis.call("TIME")
@@ -32,7 +32,7 @@ local function open_shard(prefix, names)
   end
   shard.flags = (size.paused or 0) > 0 and redis.call("HGET", prefix .. ":paused", "") or ""
   for word in string.gmatch(shard.flags, "%a+") do
-    if FLAG_HOLDS[word] then read("HLEN", prefix .. ":" .. word) end
+    if KEY_OF[word] then read("HLEN", prefix .. ":" .. KEY_OF[word]) end
   end
   size.held = 0
   if (size.scheduled or 0) > 0 then

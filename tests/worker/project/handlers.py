@@ -219,6 +219,35 @@ def fail_twice(delivery: Delivery) -> None:
     raise RuntimeError("out of paint")
 
 
+def raise_named(delivery: Delivery) -> None:
+    """Raise the error that the message names, or do nothing."""
+    traces.leave("started", delivery)
+    errors = {"value": UnicodeError, "os": TimeoutError, "key": KeyError}
+    if delivery.payload.get("error"):
+        raise errors[delivery.payload["error"]]("out of paint")
+    traces.leave("ended", delivery)
+
+
+BY_ERROR: Any = {
+    ValueError: "dead_letter",
+    OSError: {"max_attempts": 2, "on_exhausted": "dead_letter_group"},
+    KeyError: "retry",
+}
+
+
+@handler("sort", on_error=BY_ERROR)
+def sort(delivery: Delivery) -> None:
+    """Raise what the message names, under a policy for each error."""
+    raise_named(delivery)
+
+
+@handler("sort.async", on_error=BY_ERROR)
+async def sort_async(delivery: Delivery) -> None:
+    """The same on the event loop."""
+    await asyncio.sleep(0)
+    raise_named(delivery)
+
+
 @handler("steer")
 def steer(delivery: Delivery) -> None:
     """Raise what the message asks for."""
