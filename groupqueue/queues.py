@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from groupqueue import conf
 from groupqueue.core import calls
+from groupqueue.core.audits import Audit, audit_queue, repair_queue
 from groupqueue.core.codec import Codec
 from groupqueue.core.keys import shard_prefix
 from groupqueue.core.letters import (
@@ -280,6 +281,31 @@ class Queue:
         """See `drop`."""
         return await self._arun(self._drop_flow(wanted))
 
+    def audit(self, *, limit: int = 1000) -> Audit:
+        """Return what the rules of the queue exclude and is so all the same; changes nothing.
+
+        It goes through everything in small steps, each of which judges what it sees at one
+        moment, so that workers and publishers may go on. It lists `limit` faults, errors
+        first, and ends once it has found so many errors.
+        """
+        return self._run(self._audit_flow(limit))
+
+    async def aaudit(self, *, limit: int = 1000) -> Audit:
+        """See `audit`."""
+        return await self._arun(self._audit_flow(limit))
+
+    def repair(self, *, limit: int = 1000) -> Audit:
+        """Mend what an audit would find and can be mended; return what was mended.
+
+        No message is thrown away, and groups keep their order. All of it is mended, and
+        the first `limit` faults are listed.
+        """
+        return self._run(self._repair_flow(limit))
+
+    async def arepair(self, *, limit: int = 1000) -> Audit:
+        """See `repair`."""
+        return await self._arun(self._repair_flow(limit))
+
     def _run(self, flow: Flow[T]) -> T:
         """Perform the calls that a flow asks for, one after the other."""
         try:
@@ -370,6 +396,12 @@ class Queue:
 
     def _drop_flow(self, wanted: LetterFilter) -> Flow[int]:
         return drop_letters(self.prefix, self._codec, wanted)
+
+    def _audit_flow(self, limit: int) -> Flow[Audit]:
+        return audit_queue(self.prefix, limit=calls.checked_limit(limit, 10**9))
+
+    def _repair_flow(self, limit: int) -> Flow[Audit]:
+        return repair_queue(self.prefix, limit=calls.checked_limit(limit, 10**9))
 
     @property
     def _codec(self) -> Codec:

@@ -121,7 +121,7 @@ def test_the_acl_recipe_has_exactly_the_commands_that_are_used():
     allowed = set(re.findall(r"\+([a-z]\w*)", recipe))
     lua = "\n".join(path.read_text() for path in (PACKAGE / "lua").rglob("*.lua"))
     # A command stands in a call, as the value of a table, or as what is taken without one.
-    called = set(re.findall(r'(?:call\(|= |\] or )"([A-Z]{3,})"', lua))
+    called = set(re.findall(r'(?:call\(|read\(|= |\] or )"([A-Z]{3,})"', lua))
 
     assert allowed == {command.lower() for command in called} | {"eval", "evalsha", "blpop", "info"}
 

@@ -20,7 +20,7 @@ from groupqueue import AsyncRedisTransport, RedisTransport, get_queue, handlers,
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import Envelope, EnvelopeOptions
-from groupqueue.transport import servers
+from groupqueue.transport import checkup, servers
 from tests.documents import DOCS, README, ROOT, Block, blocks, coded, rows, section
 from tests.servers import Server
 
@@ -276,11 +276,12 @@ def test_the_operating_examples_run(
 
     _run(blocks((DOCS / "operating.md").read_text(), "python"))
 
-    held, explained, stopped, letter = capsys.readouterr().out.splitlines()
+    held, explained, stopped, letter, audited = capsys.readouterr().out.splitlines()
     assert held == "order-18 halted max_attempts ValueError: no"
     assert explained == "empty the group has no messages 0"
     assert re.fullmatch(r"20\S+ \S+ moving the database", stopped)
     assert re.fullmatch(r"\d+-\d+ order-17 rejected Reject: no 20\S+ \S+", letter)
+    assert audited == "0 True"
     assert get_queue().peek("order-17").depth == 1
     assert get_queue().dead_letters().total == 0
 
@@ -346,6 +347,7 @@ def _use_every_script(transport: RedisTransport) -> None:
     transport.perform(calls.pause(prefix, "e", "why"))
     transport.perform(calls.skip(prefix, "e", identifier))
     transport.perform(calls.resume(prefix, "e"))
+    _examine(transport)
     _operate(transport)
     _control(transport)
     later = EnvelopeOptions(due="+60000", hold=True, dedup_key="key", dedup_ms=1000)
@@ -378,6 +380,19 @@ def _control(transport: RedisTransport) -> None:
     transport.perform(calls.start(prefix))
     transport.perform(calls.trim(prefix, max_age_ms=1, max_count=1))
     transport.perform(calls.trim(prefix, max_age_ms=1, max_count=None))
+
+
+def _examine(transport: RedisTransport) -> None:
+    """Use the scripts of the doctor, also on what is broken."""
+    prefix = transport.prefix
+    transport.client.hset(f"{prefix}:prio", "d", "high")
+    for source in ("own", "keys", "prio", "ready:0", "scheduled", "dead"):
+        transport.perform(calls.survey(prefix, source))
+    for kind in ("group", "list", "message", "letter", "queue"):
+        transport.perform(calls.audit(prefix, kind, ["0-1"]))
+    for kind in ("group", "message", "key", "queue"):
+        transport.perform(calls.repair(prefix, kind, ["d"]))
+    assert not checkup.findings_of(transport)
 
 
 def _operate(transport: RedisTransport) -> None:

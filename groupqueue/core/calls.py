@@ -41,6 +41,7 @@ MAX_REDRIVEN_PER_CALL = 100
 MAX_DROPPED_PER_CALL = 500
 MAX_LISTED_PER_CALL = 500
 MAX_GROUPS_LISTED_PER_CALL = 200
+MAX_AUDITED_PER_CALL = 100
 MAX_ERROR_CHARACTERS = 1000
 
 # Control characters, and what else ends a line.
@@ -539,6 +540,73 @@ def held(prefix: str, cursor: str, limit: int, decode: Callable[[Reply], T]) -> 
     return Call("held", prefix, arguments, decode, repeatable=True)
 
 
+class FaultRow(NamedTuple):
+    """One fault as the scripts tell it: of whom, which, and more about it."""
+
+    name: str
+    word: str
+    detail: str
+
+
+class Page(NamedTuple):
+    """A page of what a shard has: go on until the cursor is "0" again."""
+
+    cursor: str
+    faults: list[FaultRow]
+    """What is wrong with its keys."""
+    names: list[str]
+    """Whom to judge."""
+    messages: int
+    backlog: int | None
+    """What the shard says of the tier just counted, if it can be read."""
+
+
+class Judged(NamedTuple):
+    """What is wrong with the first so many of those asked about, or was mended."""
+
+    done: int
+    faults: list[FaultRow]
+
+
+def survey(prefix: str, source: str, cursor: str = "0", limit: int = 500) -> Call[Page]:
+    """Page through what a shard has; decides nothing about groups and messages."""
+
+    def decode(reply: Reply) -> Page:
+        following, faults, names, (messages, backlog) = reply
+        return Page(
+            following.decode(),
+            _fault_rows(faults),
+            [name.decode(errors="surrogateescape") for name in names],
+            int(messages),
+            int(backlog or 0) if re.fullmatch(rb"-?\d*", backlog) else None,
+        )
+
+    arguments = (source, cursor, checked_limit(limit))
+    return Call("survey", prefix, arguments, decode, repeatable=True)
+
+
+def audit(prefix: str, kind: str, names: Sequence[str]) -> Call[Judged]:
+    """Judge up to 100 by name, of a kind; see the script."""
+    return _judging("audit", prefix, kind, names)
+
+
+def repair(prefix: str, kind: str, names: Sequence[str]) -> Call[Judged]:
+    """Judge and mend in one step; the result says what was mended."""
+    return _judging("repair", prefix, kind, names)
+
+
+def _judging(script: str, prefix: str, kind: str, names: Sequence[str]) -> Call[Judged]:
+    _check_number(names, MAX_AUDITED_PER_CALL, "names")
+    arguments: list[Argument] = [kind, len(names), *map(_sent, names)]
+    return Call(
+        script,
+        prefix,
+        arguments,
+        lambda reply: Judged(reply[0], _fault_rows(reply[1])),
+        repeatable=True,
+    )
+
+
 def milliseconds(seconds: float, name: str, *, positive: bool = False) -> int:
     """Return whole ms; raise InvalidArgument for what is no such length of time."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -630,6 +698,10 @@ def _decode_turned(reply: Reply) -> Turned:
         Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
     ]
     return Turned(settled, [_lease(row) for row in rows], wait_ms, expired, buried)
+
+
+def _fault_rows(rows: list[list[bytes]]) -> list[FaultRow]:
+    return [FaultRow(*(part.decode(errors="surrogateescape") for part in row)) for row in rows]
 
 
 def _gone(pairs: list[bytes]) -> list[Gone]:

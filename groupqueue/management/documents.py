@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from groupqueue.core.audits import Fault
 from groupqueue.core.snapshot import GroupView, Snapshot, TierView
 from groupqueue.core.views import DeadLetter, Explanation, Scheduled, StoredMessage
 
@@ -84,6 +85,15 @@ def scheduled_document(scheduled: Scheduled) -> dict[str, Any]:
     """Return a scheduled message; what it holds is None while it lies in its group."""
     message = scheduled.message
     return _fields(scheduled) | {"message": message_document(message) if message else None}
+
+
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """Return a fault of a queue's data."""
+    return fault._asdict() | {
+        "level": fault.level,
+        "text": fault.text,
+        "mendable": fault.is_mendable,
+    }
 
 
 def writable(value: Any) -> Any:

@@ -36,6 +36,7 @@ EXAMPLES = (
     "PEXPIRE KEY 1",
     "PTTL KEY",
     "RPUSH KEY element",
+    "SCAN 0",
     "SET KEY value",
     "TIME",
     "TYPE KEY",
@@ -52,6 +53,7 @@ EXAMPLES = (
     "ZRANGE KEY 0 0",
     "ZREM KEY member",
     "ZREMRANGEBYSCORE KEY 0 1",
+    "ZSCAN KEY 0",
     "ZSCORE KEY member",
 )
 COMMANDS = tuple(example.split()[0].lower() for example in EXAMPLES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from groupqueue.management import verbs
-from groupqueue.management.commands.group_queues import VERBS, WATCH, Command
+from groupqueue.management.commands.group_queues import DOCTOR, VERBS, WATCH, Command
 from tests.documents import DOCS, coded, rows, section
 
 OPERATING = DOCS / "operating.md"
@@ -20,7 +20,7 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
 
 def test_the_table_has_every_verb_in_the_order_of_the_help():
     assert [coded(row[0])[0] for row in rows(OPERATING, HEADING)] == list(subparsers())
-    assert list(subparsers()) == [*VERBS, WATCH]
+    assert list(subparsers()) == [*VERBS, DOCTOR, WATCH]
 
 
 def test_every_option_and_argument_is_described():

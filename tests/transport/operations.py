@@ -191,4 +191,7 @@ OPERATIONS: dict[str, Prepare] = {
     "depart": _performing(lambda prefix: calls.depart(prefix, "worker")),
     "held": _performing(lambda prefix: calls.held(prefix, "0", 20, held_groups)),
     "inspect": _performing(lambda prefix: calls.inspect(prefix, 20, snapshot_decoder(20))),
+    "survey": _performing(lambda prefix: calls.survey(prefix, "keys")),
+    "audit": _performing(lambda prefix: calls.audit(prefix, "list", ["group"])),
+    "repair": _performing(lambda prefix: calls.repair(prefix, "group", ["group"])),
 }

@@ -227,6 +227,27 @@ async def _inspect(shard: Shard) -> Operation:
     return lambda: shard.transport.perform(calls.inspect(shard.prefix, 20, snapshot_decoder(20)))
 
 
+async def _survey(shard: Shard) -> Operation:
+    await shard.publish("second")
+    return lambda: shard.transport.perform(calls.survey(shard.prefix, "prio"))
+
+
+async def _survey_letters(shard: Shard) -> Operation:
+    await _two_letters(shard)
+    return lambda: shard.transport.perform(calls.survey(shard.prefix, "dead"))
+
+
+async def _audit(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    return lambda: shard.transport.perform(calls.audit(shard.prefix, "group", ["second"]))
+
+
+async def _repair(shard: Shard) -> Operation:
+    await _two_leases(shard)
+    shard.redis.persist(shard.keys.lock("second"))
+    return lambda: shard.transport.perform(calls.repair(shard.prefix, "group", ["second"]))
+
+
 CASES = {
     "publish": Case("publish", _publish, ("q:second", "publisher:p")),
     "publish with options": Case(
@@ -268,6 +289,10 @@ CASES = {
     "depart": Case("depart", _depart, ("workers",)),
     "held": Case("held", _held, ("q:second", "lock:second")),
     "inspect": Case("inspect", _inspect, ("q:second", "lock:second", "worker:w")),
+    "survey": Case("survey", _survey, ("prio",)),
+    "survey of letters": Case("survey", _survey_letters, ("dead",)),
+    "audit": Case("audit", _audit),
+    "repair": Case("repair", _repair),
 }
 
 

@@ -43,8 +43,13 @@ local function lease(shard, request, group, tier)
     drop_expired(shard, group, tier)
     return nil
   end
-  local deliveries = redis.call("HINCRBY", prefix .. ":attempts", group, 1)
-  local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or "0"
+  local deliveries = redis.pcall("HINCRBY", prefix .. ":attempts", group, 1)
+  if type(deliveries) == "table" then -- only editing by hand can leave what is no number
+    redis.call("HSET", prefix .. ":attempts", group, "1")
+    deliveries = 1
+  end
+  local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or ""
+  failures = string.match(failures, "^%d+ %d+$") or "0"
   local row = { group, token, deliveries, failures, tier, element }
   shard.token, shard.may_lease_bytes = shard.token + 1, shard.may_lease_bytes - #element
   most = math.min(most, shard.may_lease)
@@ -95,7 +100,7 @@ local function claim(shard, request)
     shard.may_lease, wait_ms = allowance(shard, rate)
     if shard.may_lease == 0 then return leases, wait_ms end
   end
-  shard.token = math.max(tonumber(shard.size.fence or "0"), shard.now_us - 1)
+  shard.token = math.max(tonumber(shard.size.fence or "0") or 0, shard.now_us - 1)
   for _ = 1, LOOKS do
     wait_ms, mended = claim_seen(shard, request, leases)
     if mended == 0 or #leases == request.want or shard.may_drop <= 0 then break end

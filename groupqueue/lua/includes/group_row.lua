@@ -23,7 +23,7 @@ local function group_row(shard, group, tier, due)
   local is_leased = token ~= ""
   return { group, tier, due, read("LLEN", prefix .. ":q:" .. group), string.sub(head, 1, 58),
     token, is_leased and redis.call("PTTL", prefix .. ":lock:" .. group) or 0,
-    is_leased and field("holders") or "", field("attempts"), failures_of(shard, group),
+    is_leased and field("holders") or "", string.match(field("attempts"), "^%d+") or "", failures_of(shard, group),
     field("errors"), field("paused"), has_flag(shard, "rates") and field("rates") or "",
     free_of(shard, group),
     shard.size.held > 0 and redis.call("HEXISTS", prefix .. ":scheduled:held", string.sub(head, 1, 32)) or 0,

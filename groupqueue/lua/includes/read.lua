@@ -1,8 +1,8 @@
 -- read: send a command that only reads. A key of another type ends the script there and
 -- then, before anything is written, with an error that names the key.
 local TYPES = {
-  GET = "string", HLEN = "hash", HGETALL = "hash", LINDEX = "list",
-  LLEN = "list", XLEN = "stream", ZCARD = "zset",
+  GET = "string", HLEN = "hash", HGETALL = "hash", HSCAN = "hash", LINDEX = "list",
+  LLEN = "list", XLEN = "stream", XRANGE = "stream", ZCARD = "zset", ZSCAN = "zset",
 }
 
 local function read(command, key, ...)

@@ -1,6 +1,7 @@
 -- uncount: take back the last delivery of a group's head: the next gets its number.
 local function uncount(shard, group)
-  if redis.call("HINCRBY", shard.prefix .. ":attempts", group, -1) <= 0 then
+  local left = redis.pcall("HINCRBY", shard.prefix .. ":attempts", group, -1)
+  if type(left) == "table" or left <= 0 then -- an error: somebody wrote what is no number
     redis.call("HDEL", shard.prefix .. ":attempts", group)
   end
 end

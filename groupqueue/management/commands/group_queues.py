@@ -18,7 +18,7 @@ from groupqueue.exceptions import (
     InvalidArgument,
     InvalidMessage,
 )
-from groupqueue.management import arguments, looking, tables
+from groupqueue.management import arguments, doctor, looking, tables
 from groupqueue.management.acting import ACTING
 from groupqueue.management.looking import LOOKING
 from groupqueue.management.verbs import (
@@ -32,6 +32,7 @@ from groupqueue.management.verbs import (
 from groupqueue.queues import Queue, get_queue
 
 VERBS = {verb.name: verb for verb in (*LOOKING, *ACTING)}
+DOCTOR = "doctor"
 WATCH = "watch"
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
@@ -53,6 +54,10 @@ class Command(BaseCommand):
             if verb.question:
                 of_verb.add_argument("--yes", action="store_true", help="do not ask")
             _add_common_arguments(of_verb)
+        text = "examine queues and their servers, and mend what is wrong"
+        of_doctor = verbs.add_parser(DOCTOR, help=text, description=text)
+        doctor.add_arguments(of_doctor)
+        _add_common_arguments(of_doctor)
         text = "show stats again and again, until Ctrl-C"
         of_watch = verbs.add_parser(WATCH, help=text, description=text)
         of_watch.add_argument(
@@ -64,6 +69,9 @@ class Command(BaseCommand):
     def handle(self, *, verb: str, **options: Any) -> None:
         """Perform the verb; the exit code says how it went."""
         try:
+            if verb == DOCTOR:
+                self._examine(options)
+                return
             queue = get_queue(_queue_name(options["queue"]))
             if verb == WATCH:
                 self._watch(queue, options)
@@ -74,20 +82,34 @@ class Command(BaseCommand):
 
     def _perform(self, verb: Verb, queue: Queue, options: Options) -> None:
         if verb.question and not options["yes"]:
-            self._confirm(verb, queue, options)
+            _check_terminal(verb.name)
+            self._confirm(verb.question(queue, options))
         answer = verb.perform(queue, options)
         self._print(queue, answer, as_json=options["json"])
         if answer.exit_code:
             raise CommandError(answer.trouble, returncode=answer.exit_code)
 
-    def _confirm(self, verb: Verb, queue: Queue, options: Options) -> None:
-        if verb.question is None or not (sys.stdin and sys.stdin.isatty()):
-            raise CommandError(
-                f"{verb.name} does not ask when its input is no terminal: add --yes",
-                returncode=EXIT_USAGE,
-            )
+    def _examine(self, options: Options) -> None:
+        """Examine queues; with --repair mend what is wrong, and tell what is left."""
+        is_asking = options["repair"] and not options["yes"]
+        if is_asking:
+            _check_terminal(DOCTOR)
+        named = [*options["queues"], *filter(None, [options["queue"]])]
+        queues = [get_queue(name) for name in dict.fromkeys(named or conf.configured_queues())]
+        found = [doctor.examine(queue) for queue in queues]
+        if is_asking and (question := doctor.question(found)):
+            self.stderr.write(doctor.text(found), str)
+            self._confirm(question)
+        if options["repair"]:
+            found = [doctor.mend(queue, each) for queue, each in zip(queues, found, strict=True)]
+        answer = doctor.answer(found, options)
+        self._write(json.dumps(answer.document, indent=2) if options["json"] else answer.text)
+        if answer.exit_code:
+            raise CommandError(tables.printable(answer.trouble), returncode=answer.exit_code)
+
+    def _confirm(self, question: str) -> None:
         # Not to stdout, which is for the answer.
-        self.stderr.write(f"{verb.question(queue, options)} [y/N] ", str, ending="")
+        self.stderr.write(f"{question} [y/N] ", str, ending="")
         self.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("nothing was changed", returncode=EXIT_NOT_DONE)
@@ -124,6 +146,9 @@ class Command(BaseCommand):
         if as_json:
             # Escaped, it can do a terminal no harm and needs no encoding.
             text = json.dumps({"queue": queue.name, **answer.document}, indent=indent)
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         if text:
             encoding = getattr(self.stdout, "encoding", None) or "utf-8"
             self.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -148,6 +173,13 @@ def _add_common_arguments(parser: CommandParser) -> None:
         default=argparse.SUPPRESS,
         help=argparse.SUPPRESS,
     )
+
+
+def _check_terminal(verb: str) -> None:
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise CommandError(
+            f"{verb} does not ask when its input is no terminal: add --yes", returncode=EXIT_USAGE
+        )
 
 
 def _queue_name(given: str | None) -> str:

@@ -1,0 +1,39 @@
+-- message_faults: what is wrong with a scheduled message, and what was seen of it.
+--@include is_in_window
+--@include is_sound
+local function sound_data(noted)
+  local length = string.match(noted, "^M[0-4]%d%d%d%d(%d%d%d%d)")
+  return length and tonumber(length) > 0 and is_sound(string.sub(noted, 11 + tonumber(length)))
+end
+
+local function message_faults(shard, id)
+  local prefix = shard.prefix
+  local seen = { id = id, due = redis.call("ZSCORE", prefix .. ":scheduled", id),
+    data = redis.call("HGET", prefix .. ":scheduled:data", id),
+    group = redis.call("HGET", prefix .. ":scheduled:held", id),
+    dedup_key = redis.call("HGET", prefix .. ":scheduled:dedup", id) }
+  local faults = {}
+  local function fault(word, detail) table.insert(faults, { word, detail or "" }) end
+  if seen.group then seen.is_there = is_in_window(shard, seen.group, id) end
+  if seen.data and seen.group then
+    fault("scheduled-twice", seen.group)
+  elseif seen.data then
+    if not sound_data(seen.data) then
+      fault("bad-schedule")
+    elseif not seen.due then
+      fault("never-due")
+    end
+  elseif seen.group then
+    if not seen.due then
+      fault("held-without-moment", seen.group)
+    -- Once it is due it may have been handled before it is noted as such.
+    elseif tonumber(seen.due) > shard.now_ms and seen.is_there == false then
+      fault("held-but-gone", seen.group)
+    end
+  elseif seen.due then
+    fault("moment-alone")
+  elseif seen.dedup_key then
+    fault("dedup-alone", seen.dedup_key)
+  end
+  return faults, seen
+end
