@@ -151,9 +151,9 @@ CYCLE: list[object] = []
 CYCLE.append(CYCLE)
 
 REFUSED = [
-    ({"priority": 1.5}, "priority must be an integer from 0 to 4, not 1.5"),
-    ({"priority": "high"}, "priority must be an integer from 0 to 4, not 'high'"),
-    ({"priority": True}, "priority must be an integer from 0 to 4, not True"),
+    ({"priority": 1.5}, "priority must be an integer, 0 to 4, not 1.5"),
+    ({"priority": "high"}, "priority must be an integer, 0 to 4, not 'high'"),
+    ({"priority": True}, "priority must be an integer, 0 to 4, not True"),
     ({"group": ""}, "group '' has 0 bytes; a group id has 1 to 512"),
     ({"group": "g" * 513}, "has 513 bytes; a group id has 1 to 512"),
     ({"group": "ü" * 257}, "has 514 bytes; a group id has 1 to 512"),

@@ -179,9 +179,9 @@ def checked_topic(topic: object) -> str:
 
 def checked_tier(priority: object) -> int:
     """Return the tier of a priority: an integer, clamped to 0..4 (4 most urgent)."""
-    if type(priority) is not int:
-        raise InvalidMessage(f"priority must be an integer from 0 to 4, not {priority!r}")
-    return min(max(priority, LOWEST_TIER), HIGHEST_TIER)
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidMessage(f"priority must be an integer, 0 to 4, not {priority!r}")
+    return min(max(int(priority), LOWEST_TIER), HIGHEST_TIER)  # an IntegerChoices is one too
 
 
 def moment(milliseconds: int) -> datetime.datetime:

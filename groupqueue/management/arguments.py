@@ -80,7 +80,10 @@ def moment_to_come(text: str) -> datetime.datetime:
 def length(text: str) -> float:
     """Return a length of time in seconds, given as such or as 90s, 15m, 2h or 7d."""
     found = _length_seconds(text)
-    return seconds(text) if found is None else found
+    return _plain_length(text) if found is None else found
+
+
+_plain_length = number(float, "a number of seconds, nor a length of time such as 90s or 2h", 0)
 
 
 def _length_seconds(text: str) -> float | None:

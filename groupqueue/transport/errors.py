@@ -20,17 +20,16 @@ NO_PERMISSION = driver.NoPermissionError
 NO_SCRIPT = driver.NoScriptError
 READ_ONLY = driver.ReadOnlyError
 
-# With a lost connection nobody knows whether the command was carried out.
-_UNAVAILABLE = (
-    driver.ConnectionError,
-    driver.TimeoutError,
-    OSError,
+# What the server answers instead of doing anything.
+_NOT_DONE = (
     driver.BusyLoadingError,
     driver.ReadOnlyError,
     driver.TryAgainError,
     driver.ClusterDownError,
     driver.MasterDownError,
 )
+# With a lost connection nobody knows whether the command was carried out.
+_UNAVAILABLE = (driver.ConnectionError, driver.TimeoutError, OSError, *_NOT_DONE)
 _UNAVAILABLE_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ", "UNBLOCKED ", "READONLY ", "LOADING ")
 
 
@@ -39,7 +38,7 @@ _NOBODY_THERE = (ConnectionRefusedError, FileNotFoundError, socket.gaierror)
 
 
 class NotReached(ServerUnavailable):
-    """Redis cannot be reached, so that nothing was done."""
+    """Redis cannot be reached, or is not ready, so that nothing was done."""
 
 
 def translated(error: Exception) -> GroupQueueError:
@@ -61,8 +60,9 @@ def translated(error: Exception) -> GroupQueueError:
     is_refused = isinstance(error, driver.AuthenticationError | driver.AuthorizationError)
     is_away = isinstance(error, _UNAVAILABLE) or text.startswith(_UNAVAILABLE_WORDS)
     if is_away and not is_refused:
+        is_undone = isinstance(error, _NOT_DONE) or text.startswith(_UNAVAILABLE_WORDS)
         is_never_sent = isinstance(error.__context__, _NOBODY_THERE)
-        unavailable = NotReached if is_never_sent else ServerUnavailable
+        unavailable = NotReached if is_undone or is_never_sent else ServerUnavailable
         return unavailable(f"Redis is not available: {text}")
     return ServerRefused(f"{_refusal(error)}: {text}")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, close_old_connections, connections
@@ -254,7 +257,8 @@ def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
     try:
         for delivery in held.at_hand:
             signals.send(signals.message_started, handler, delivery=delivery)
-        handler(argument)
+        with _only_in_this_process():
+            handler(argument)
         check()
     except (Exception, SystemExit) as error:
         _tell_failed(held, error, check)
@@ -269,13 +273,45 @@ async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _noth
     try:
         for delivery in held.at_hand:
             await signals.asend(signals.message_started, handler, delivery=delivery)
-        await handler(argument)
+        with _only_in_this_process():
+            await handler(argument)
         await check()
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         await _atell_failed(held, error, check)
     else:
         for facts in _finished(held, len(held.at_hand)):
             await signals.asend(signals.message_succeeded, handler, **facts)
+
+
+class _only_in_this_process:  # noqa: N801 - a context manager, as fast as it can be
+    """Ends a process that a handler has forked and lets come back: it is not the worker, and
+    would settle and claim under the worker's name."""
+
+    __slots__ = ("_process",)
+
+    def __enter__(self) -> None:
+        self._process = os.getpid()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if os.getpid() != self._process:
+            leave_fork(error)
+
+
+def leave_fork(error: BaseException | None) -> NoReturn:
+    """End a forked process as the interpreter would, but for what belongs to its parent."""
+    code: object = 0
+    if isinstance(error, SystemExit):
+        code = 0 if error.code is None else error.code
+    elif error is not None:
+        traceback.print_exception(error)
+        code = 1
+    if not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _begun(held: Held) -> tuple[Handler[Any], Any]:

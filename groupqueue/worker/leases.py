@@ -76,6 +76,12 @@ class LeaseKeeper(threading.Thread):
         """Stop renewing: the message is settled."""
         self._held.pop(id(held), None)
 
+    def let_run_out(self, is_meant: Callable[[Held], bool]) -> None:
+        """Stop renewing leases whose handlers are running, without handing them back."""
+        for held in list(self._held.values()):
+            if held.started_at is not None and held.settlement is None and is_meant(held):
+                self.let_go(held)
+
     @property
     def is_idle(self) -> bool:
         """Whether no message is held."""
@@ -141,10 +147,10 @@ class LeaseKeeper(threading.Thread):
                 if held.queue.name == name and not held.is_lost
             ]
             for chunk in calls.in_chunks(releases, calls.MAX_LEASES_PER_CALL):
-                with _lapse_of_hand_back(name):
+                with _lapse_of_hand_back(name, is_known=True):
                     turned = transport.turn(self._worker_id, chunk, 0, visibility=1)
                     handed_back += sum(settled.word == "ok" for settled in turned.settled)
-            with _lapse_of_hand_back(name):
+            with _lapse_of_hand_back(name, is_known=bool(releases)):
                 # No turn that is still on its way may claim what nobody would handle.
                 handed_back += transport.recover(
                     self._worker_id, self._last_tokens[name], calls.EVERY_TURN
@@ -240,12 +246,16 @@ def mark_lost(losses: Iterable[Held], tell: Callable[..., None] = signals.send) 
 
 
 @contextlib.contextmanager
-def _lapse_of_hand_back(queue: str) -> Iterator[None]:
-    """Go on with the other leases when some cannot be handed back."""
+def _lapse_of_hand_back(queue: str, *, is_known: bool) -> Iterator[None]:
+    """Go on with the other leases when some cannot be handed back.
+
+    `is_known`: whether there are any; else there might be, of a turn without an answer.
+    """
     try:
         yield
     except GroupQueueError as error:
-        log.warning(
+        log.log(
+            logging.WARNING if is_known else logging.INFO,
             "leases of queue %r could not be handed back and run out: %s",
             queue,
             error,

@@ -91,7 +91,7 @@ class WorkerProcess:
             options,
             on_stopping=self.drain,
             on_claimed=lambda left: self._report({"claims_left": left}),
-            on_loop_ended=lambda: self._break_off("event loop ended"),
+            on_loop_ended=self._loop_ended,
         )
         self._exit_code = 0
         self._is_leaving = self._has_stopped = False
@@ -158,7 +158,8 @@ class WorkerProcess:
             # Last before the end: from here on others may handle the same messages.
             handed_back = self._keeper.hand_back()
             log.warning(
-                "left with handlers running; their messages were handed back",
+                "left at once; %s handed back",
+                "1 lease was" if handed_back == 1 else f"{handed_back} leases were",
                 extra={"action": "handed_back", "leases": handed_back},
             )
             self._tell_stopped()
@@ -168,6 +169,12 @@ class WorkerProcess:
         finally:
             # Handlers may still be running: nothing but this ends their threads.
             os._exit(self._exit_code)
+
+    def _loop_ended(self) -> NoReturn:
+        """A handler has ended the event loop, nobody knows which: for all that ran on it this
+        is a crash, as their leases run out."""
+        self._keeper.let_run_out(lambda held: held.handler is not None and held.handler.is_async)
+        self._break_off("event loop ended")
 
     def _break_off(self, reason: str) -> NoReturn:
         """Leave because messages cannot be handled any more: others take over at once what

@@ -310,6 +310,7 @@ def test_a_failure_in_the_middle_keeps_the_order(stage: Stage, concurrency: int)
 
 
 def test_what_cannot_be_handled_in_the_middle_ends_the_lease_before_it(stage: Stage) -> None:
+    stage.configure(ON_EXHAUSTED="dead_letter")
     stage.plan.constants["groupqueue.worker.executor.UNKNOWN_TOPIC_PAUSE_SECONDS"] = 60
     stage.publish("note", n=0)
     get_transport(stage.queue).publish("g", b"no message")

@@ -86,10 +86,10 @@ def test_a_process_that_cannot_be_started_for_want_of_files_is_started_later(
 
 @pytest.mark.parametrize("by", ["stopping", "exiting"])
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_a_process_without_its_event_loop_hands_back_and_is_replaced(
+def test_a_process_without_its_event_loop_is_replaced_and_its_message_counts_a_crash(
     stage: Stage, concurrency: int, by: str
 ) -> None:
-    stage.configure(VISIBILITY_TIMEOUT=3600)
+    stage.configure(VISIBILITY_TIMEOUT=2)
     stage.publish("end_loop", by=by)
     worker = stage.work("--concurrency", concurrency)
 
@@ -97,9 +97,46 @@ def test_a_process_without_its_event_loop_hands_back_and_is_replaced(
 
     [first, second] = stage.traces.all("started")
     assert second.pid == ended.pid != first.pid
-    assert (second.deliveries, second.crashes) == (1, 0)
+    assert (second.deliveries, second.crashes) == (2, 1)
     assert "the event loop was ended from outside" in worker.log
     assert "a worker process died (exit code 70, event loop ended); it is replaced" in worker.log
+    worker.signal()
+    assert worker.wait() == 0
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_message_that_always_ends_the_event_loop_is_exhausted(
+    stage: Stage, concurrency: int
+) -> None:
+    stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2, ON_EXHAUSTED="dead_letter")
+    stage.publish("end_loop", by="stopping", times=10)
+    stage.publish("note", group="other")
+    stage.work("--concurrency", concurrency)
+
+    stage.wait_until(lambda snapshot: snapshot.dead_letters, "a dead letter")
+
+    assert [letter["reason"] for letter in stage.dead_letters()] == ["poison"]
+    assert len(stage.traces.all("started", topic="end_loop")) == 2
+    stage.wait_for_ended(topic="note")
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("by", ["returning", "raising", "exiting"])
+@pytest.mark.parametrize("topic", ["fork", "fork.async"])
+def test_a_forked_child_that_comes_back_is_no_second_worker(
+    stage: Stage, topic: str, by: str, concurrency: int
+) -> None:
+    stage.publish(topic, by=by, n=0)
+    stage.publish("note", n=1)
+    worker = stage.work("--concurrency", concurrency)
+
+    ended = stage.wait_for_ended(2)
+
+    # The parent waits for its child, and only then is the message settled, once.
+    assert [trace.n for trace in ended] == [0, 1]
+    assert len({trace.pid for trace in ended}) == 1
+    assert ended[0].code == {"returning": 0, "raising": 1, "exiting": 3}[by]
+    assert stage.snapshot().counters["acked"] == 2
     worker.signal()
     assert worker.wait() == 0
 

@@ -357,9 +357,9 @@ def exit_once(delivery: Delivery) -> None:
 
 @handler("end_loop")
 async def end_loop(delivery: Delivery) -> None:
-    """End the event loop under everybody's feet, the first time, in the way asked for."""
+    """End the event loop under everybody's feet, the first times, in the way asked for."""
     traces.leave("started", delivery)
-    if len(traces.all("started", topic="end_loop")) == 1:
+    if len(traces.all("started", topic="end_loop")) <= delivery.payload.get("times", 1):
         if delivery.payload["by"] == "stopping":
             asyncio.get_running_loop().stop()
         else:
@@ -374,6 +374,34 @@ _background: set[asyncio.Task[None]] = set()
 async def exit_in_background() -> None:
     """End the program, as if a task could."""
     raise SystemExit(0)
+
+
+def fork_and_come_back(delivery: Delivery) -> int | None:
+    """Fork; the child comes back from here, the parent returns its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if delivery.payload["by"] == "raising":
+        raise RuntimeError("the child's trouble")
+    if delivery.payload["by"] == "exiting":
+        sys.exit(3)
+    return None
+
+
+@handler("fork")
+def fork(delivery: Delivery) -> None:
+    """Fork, and let the child come back."""
+    traces.leave("started", delivery)
+    if (code := fork_and_come_back(delivery)) is not None:
+        traces.leave("ended", delivery, code=code)
+
+
+@handler("fork.async")
+async def fork_async(delivery: Delivery) -> None:
+    """The same on the event loop."""
+    traces.leave("started", delivery)
+    if (code := fork_and_come_back(delivery)) is not None:
+        traces.leave("ended", delivery, code=code)
 
 
 @handler("overrun", timeout=0.3)
