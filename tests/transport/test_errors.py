@@ -22,6 +22,13 @@ from groupqueue.transport.errors import (
 UNAVAILABLE = [
     driver.ConnectionError("Connection refused"),
     driver.TimeoutError("Timeout reading from socket"),
+    driver.MaxConnectionsError("Too many connections"),
+    ConnectionResetError("reset by peer"),
+    TimeoutError("timed out"),
+    OSError("no route to host"),
+]
+# The server's answer says that it has done nothing.
+NOT_READY = [
     driver.BusyLoadingError("Redis is loading the dataset in memory"),
     driver.ReadOnlyError("You can't write against a read only replica."),
     driver.ClusterDownError("CLUSTERDOWN The cluster is down"),
@@ -31,10 +38,6 @@ UNAVAILABLE = [
     driver.ResponseError("MISCONF Redis is configured to save RDB snapshots"),
     driver.ResponseError("NOREPLICAS Not enough good replicas to write."),
     driver.ResponseError("UNBLOCKED force unblock from blocking operation"),
-    driver.MaxConnectionsError("Too many connections"),
-    ConnectionResetError("reset by peer"),
-    TimeoutError("timed out"),
-    OSError("no route to host"),
 ]
 REFUSED = [
     driver.AuthenticationError("invalid username-password pair"),
@@ -59,6 +62,7 @@ WRONG_TYPE = [
         (error, expected)
         for errors, expected in (
             (UNAVAILABLE, ServerUnavailable),
+            (NOT_READY, NotReached),
             (REFUSED, ServerRefused),
             (OUT_OF_MEMORY, ServerOutOfMemory),
             (WRONG_TYPE, WrongKeyType),

@@ -122,7 +122,7 @@ def test_a_message_that_always_ends_the_event_loop_is_exhausted(
 
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("by", ["returning", "raising", "exiting"])
-@pytest.mark.parametrize("topic", ["fork", "fork.async"])
+@pytest.mark.parametrize("topic", ["come_back", "come_back.async"])
 def test_a_forked_child_that_comes_back_is_no_second_worker(
     stage: Stage, topic: str, by: str, concurrency: int
 ) -> None:

@@ -388,16 +388,16 @@ def fork_and_come_back(delivery: Delivery) -> int | None:
     return None
 
 
-@handler("fork")
-def fork(delivery: Delivery) -> None:
+@handler("come_back")
+def come_back(delivery: Delivery) -> None:
     """Fork, and let the child come back."""
     traces.leave("started", delivery)
     if (code := fork_and_come_back(delivery)) is not None:
         traces.leave("ended", delivery, code=code)
 
 
-@handler("fork.async")
-async def fork_async(delivery: Delivery) -> None:
+@handler("come_back.async")
+async def come_back_async(delivery: Delivery) -> None:
     """The same on the event loop."""
     traces.leave("started", delivery)
     if (code := fork_and_come_back(delivery)) is not None:
