@@ -67,7 +67,7 @@ def publish(
 
     `width=n`, 2 to 1,000, makes the group a wide one until it has drained: up to n of its
     messages are in flight at once, started in order; one that is retried or halted does not
-    hold up the others. The latest publish with a width decides.
+    hold up the others. The latest publish with a width decides; 1 makes no group wide.
 
     The payload is encoded before this returns. Inside `atomic()` of the database
     `using` the message is sent after the commit, and never when the block or its

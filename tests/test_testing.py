@@ -174,8 +174,9 @@ def test_options_of_a_message_are_captured(no_redis: None) -> None:
         say(2, eta=noon, hold=True)
         say(3, expires_in=0.5)
         say(4)
+        say(5, width=3)
 
-    later, held, brief, plain = published
+    later, held, brief, plain, wide = published
     assert (later.delay, later.eta, later.hold, later.dedup_key) == (7200, None, False, "once")
     assert (held.delay, held.eta, held.hold) == (None, noon.replace(microsecond=123000), True)
     assert (brief.expires_in, brief.dedup_key) == (0.5, None)
@@ -184,7 +185,9 @@ def test_options_of_a_message_are_captured(no_redis: None) -> None:
     assert published.matching(delay=datetime.timedelta(hours=2)) == [later]
     assert published.matching(expires_in=datetime.timedelta(seconds=90)) == [later]
     assert published.matching(eta=noon) == published.matching(hold=True) == [held]
-    assert published.matching(delay=None, eta=None, expires_in=None) == [plain]
+    assert published.matching(delay=None, eta=None, expires_in=None) == [plain, wide]
+    assert published.matching(width=3) == [wide]
+    assert plain.width is None
     assert str(later).endswith("payload 1, delay 7200.0, dedup_key 'once', expires_in 90.0")
 
 
@@ -694,6 +697,27 @@ def test_reject_is_meant_and_not_raised() -> None:
     assert attempts == [1]
     assert [failure.outcome for failure in ran.failures] == ["dead"]
     assert [letter["reason"] for letter in dead] == ["no such order"]
+
+
+def test_the_messages_of_a_wide_group_are_handled_though_one_waits(handled: list[Any]) -> None:
+    attempts = failing(Retry(delay=60), max_attempts=3)
+    publish("fail", 1, group="wide", width=2)
+    say(2, group="wide")
+    publish("unheard.of", 3, group="wide")
+    say(4, group="wide")
+
+    ran = run_until_empty(raise_errors=False, advance_parked=True)
+
+    assert handled == [2, 4]
+    assert attempts == [1, 2, 3]
+    assert {failure.group for failure in ran.failures} == {"wide"}
+    assert sorted(failure.outcome for failure in ran.failures) == [
+        "halt",
+        "release",
+        "retry",
+        "retry",
+    ]
+    assert get_queue().explain("wide").group.started == 2
 
 
 def test_a_topic_without_a_handler_is_an_error() -> None:

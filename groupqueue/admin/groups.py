@@ -39,7 +39,7 @@ def groups_table(
     now = snapshot.taken_at
     rows = [
         Row(
-            wording.identifier(group.group),
+            _name(group),
             (*_common(group, now), *listing.cells(group, now), *_attempts(group)),
             _buttons(group) if may_manage else (),
         )
@@ -70,6 +70,20 @@ def groups_table(
         note=note,
         empty=empty,
     )
+
+
+def _name(group: GroupView) -> Cell:
+    """Return the group: started messages with their ids, wide groups with their width."""
+    name = wording.identifier(group.group)
+    if group.is_started:
+        return replace(name, text=f"{name.text} {wording.identifier(group.head_id).text}")
+    if group.width:
+        flying = _("%(in_flight)s of %(width)s in flight") % {
+            "in_flight": wording.grouped(group.in_flight),
+            "width": wording.grouped(group.width),
+        }
+        return replace(name, text=f"{name.text} ({flying})")
+    return name
 
 
 def _common(group: GroupView, now: datetime.datetime) -> Sequence[Cell]:

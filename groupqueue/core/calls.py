@@ -14,7 +14,6 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import (
     HIGHEST_TIER,
-    PLACE,
     Envelope,
     EnvelopeOptions,
     Lease,
@@ -643,10 +642,7 @@ def in_chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
 
 
 def _key(lease: Lease) -> str | bytes:
-    """Return the group under which a lease is held: a started message of a wide group is one."""
-    if lease.place:
-        return lease.group.encode(errors="surrogateescape") + PLACE + lease.place.encode()
-    return _sent(lease.group)
+    return lease.key if lease.place else _sent(lease.group)
 
 
 def _sent(text: str) -> str | bytes:

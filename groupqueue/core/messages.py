@@ -130,6 +130,12 @@ class Lease(NamedTuple):
     """Of a wide group's message, the id by which it is a group of its own; else empty."""
 
     @property
+    def key(self) -> bytes:
+        """The name of the group that is leased: a started message of a wide group is one."""
+        whole = self.group.encode(errors="surrogateescape")
+        return whole + PLACE + self.place.encode(errors="surrogateescape") if self.place else whole
+
+    @property
     def crashes(self) -> int:
         """How many earlier deliveries ended without a word from their worker."""
         return self.deliveries - 1 - self.failures

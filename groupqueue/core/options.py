@@ -102,7 +102,7 @@ def _checked_width(width: object, group: str | None) -> int | None:
         raise InvalidMessage(f"width must be an integer from 1 to {MAX_WIDTH}, not {width!r}")
     if group is None:
         raise InvalidMessage("width needs a group: group=None gives each message one of its own")
-    return width if width > 1 else None  # as every group is by itself
+    return width
 
 
 def _checked_key(key: object) -> str:

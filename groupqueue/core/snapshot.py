@@ -58,6 +58,10 @@ class GroupView:
     """How many of its messages may be in flight at once, if it is a wide group; else 0."""
     in_flight: int
     """How many are, if it is wide."""
+    started: int
+    """How many of a wide group's messages have been started; `depth` is that of the others."""
+    halted: int
+    """How many of those are halted."""
     is_started: bool
     """Whether this is one started message of a wide group, which has its own row."""
 
@@ -176,7 +180,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
     group, tier, due, depth, head, token, left_ms, holder, deliveries, failures, error, why = row[
         :12
     ]
-    rate, free_us, is_head_held, width, in_flight = row[12:]
+    rate, free_us, is_head_held, width, in_flight, started, halted = row[12:]
     group, place = split_place(group)
     due_ms = float(due or b"inf")
     held = due_ms == float("inf")
@@ -192,6 +196,8 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         state = "halted" if kind == "halted" else "paused"
     elif int(due_ms) <= now_ms:  # scores carry µs, the clock here does not
         state = "due"
+    elif in_flight >= width > 0:
+        state = "leased"  # all of its places are taken
     elif is_head_held:
         state = "scheduled"
     elif free_us and round(due_ms * 1000) == int(free_us):
@@ -216,6 +222,8 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         rate=rate_text(rate),
         width=width,
         in_flight=in_flight,
+        started=started,
+        halted=halted,
         is_started=bool(place),
     )
 

@@ -263,14 +263,29 @@ def _milliseconds(when: datetime.datetime) -> int:
 
 
 def _state(view: GroupView) -> GroupState | Literal["empty"]:
-    if view.in_flight and view.held_since is None:
+    if view.held_since is not None:
+        return view.state
+    if view.in_flight:
         return "leased"
-    return "empty" if view.depth == 0 and view.held_since is None else view.state
+    if view.depth:
+        return view.state
+    return "halted" if view.halted else "parked" if view.started else "empty"
+
+
+def _reason_of_wide(view: GroupView) -> str:
+    parts = [f"{view.in_flight} of {view.width} messages are in flight, {view.depth} wait"]
+    if parked := view.started - view.in_flight - view.halted:
+        parts.append(f"{parked} wait for another attempt or a place")
+    if view.halted:
+        parts.append(f"{view.halted} were given up: resume the group or skip them")
+    if view.held_since:
+        parts.append("it is paused" + (f": {view.held_reason}" if view.held_reason else ""))
+    return "; ".join(parts)
 
 
 def _reason(view: GroupView) -> str:
-    if view.in_flight:
-        return f"{view.in_flight} of {view.width} messages are in flight, {view.depth} wait"
+    if view.started:
+        return _reason_of_wide(view)
     if view.depth == 0:
         held = "; it is paused: what is published to it will wait" if view.held_since else ""
         return f"the group has no messages{held}"

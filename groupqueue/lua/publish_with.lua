@@ -17,7 +17,7 @@
 --   dedup_key         string or ""
 --   dedup_ms          integer or ""  how long the key is remembered
 --   digest            string or ""   stands for the content
---   width             2..1000 or ""  messages of its group that may be in flight at once
+--   width             1..1000 or ""  messages of its group that may be in flight at once
 -- Reply {"ok", groups made claimable, {number, first id, …}} with the duplicates left out
 --   | {"repeated", 0, {number, first id, …}} | {"conflict", number, first id}
 --   | {"full", number, depth}; numbers count from 0
@@ -121,5 +121,5 @@ note_call(shard, ARGV[1], ARGV[2])
 tally(shard, "published", #fresh)
 tally(shard, "duplicates", count - #fresh)
 -- Somebody has to learn of an earlier moment than all so far.
-if claimable > 0 or is_sooner then hint(shard) end
+if claimable > 0 or is_sooner or shard.has_freed then hint(shard) end
 return { "ok", claimable, duplicates }

@@ -6,7 +6,8 @@
 -- Reply {groups that had messages, messages thrown away}
 -- Keeps: the server is not blocked: lists are unlinked; a former holder's settle is stale;
 -- an operator's pause stays. Of the messages that are held, in all groups, a thousand are
--- looked at: what is noted of others goes when they are due.
+-- looked at: what is noted of others goes when they are due. Of those that have been started,
+-- in all wide groups, a thousand are thrown away: whoever wants more calls again.
 --@include open_shard
 --@include digits
 --@include read
@@ -37,7 +38,7 @@ local function forget_held(is_purged)
   forget_scheduled(shard, ids)
 end
 
-local is_purged = {}
+local is_purged, seen = {}, 0
 local function throw_away(group)
   local tier, depth = tier_of(shard, group), read_if_fit("LLEN", prefix .. ":q:" .. group) or 0
   redis.call("UNLINK", prefix .. ":q:" .. group)
@@ -49,7 +50,10 @@ end
 for number = 1, count do
   local group = ARGV[number + 1]
   local depth = throw_away(group)
-  for _, started in ipairs(started_of(shard, group, false)) do depth = depth + throw_away(started) end
+  for _, started in ipairs(started_of(shard, group)) do
+    if seen == MOST_SEEN then break end
+    seen, depth = seen + 1, depth + throw_away(started)
+  end
   if depth > 0 then groups, messages = groups + 1, messages + depth end
 end
 if shard.size.held > 0 then forget_held(is_purged) end

@@ -50,7 +50,8 @@ local function gather()
         table.insert(groups, group)
       end
       table.insert(group.elements, letter.element)
-      group.width = string.match(letter.width or "", "^%d+$")
+      group.width = group.width or string.match(letter.width or "", "^%d+$")
+      if group.width then read("HLEN", prefix .. ":wide") end
       table.insert(entries, entry)
     end
   end
@@ -69,8 +70,9 @@ end
 local groups, entries = gather()
 for index, group in ipairs(groups) do
   local tier = redis.call("HGET", prefix .. ":prio", group.name)
+  local is_new = not tier and group.depth == 0
   if not tier then
-    tier = tier_of(shard, group.name, group.depth == 0 and group.tier)
+    tier = tier_of(shard, group.name, is_new and group.tier)
     redis.call("HSET", prefix .. ":prio", group.name, tier)
   end
   if ARGV[1] == "front" then
@@ -89,7 +91,7 @@ for index, group in ipairs(groups) do
       redis.call("ZADD", prefix .. ":ready:" .. tier, "NX", due, group.name)
     end
   end
-  if group.width then widen(shard, group.name, group.width) end
+  if group.width and is_new then widen(shard, group.name, group.width) end
   redis.call("HINCRBY", prefix .. ":backlog", tier, digits(#group.elements))
 end
 if #entries > 0 then

@@ -31,15 +31,15 @@ local function look_at(held)
   table.insert(places, { held, tier_of(shard, held), score(shard.now - 0.001), read("LLEN", prefix .. ":q:" .. held) })
 end
 look_at(group)
-for _, started in ipairs(started_of(shard, group, true)) do look_at(started) end
+for _, started in ipairs(started_of(shard, group, "1")) do look_at(started) end
 if #places == 0 then return { "not leased" } end
 for _, place in ipairs(places) do
   local together = leased_together(shard, place[1])
   uncount(shard, place[1])
   if together > 1 then redis.call("DEL", prefix .. ":batch:" .. place[1]) end
+  end_leases(shard, { place })
   messages = messages + together
 end
-end_leases(shard, places)
 tally(shard, "released", messages)
 note_call(shard, ARGV[3], "1")
 hint(shard)

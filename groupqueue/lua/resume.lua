@@ -4,7 +4,8 @@
 -- ARGV[1] group   string
 -- ARGV[2] operation  string  tells a repetition from a new call
 -- Reply {"ok", "paused" | "halted"} | {"not paused"} | {"repeated"}
--- Keeps: of a wide group, what is halted goes on as well; a leased group's score is its lease's deadline again.
+-- Keeps: a leased group's score is its lease's deadline again. Of a wide group, a thousand of
+-- its halted messages go on as well.
 --@include open_shard
 --@include digits
 --@include score
@@ -12,6 +13,8 @@
 --@include forget_heads
 --@include hold_due
 --@include started_of
+--@include width_of
+--@include free_place
 --@include hint
 --@include is_repeated
 --@include note_call
@@ -20,20 +23,26 @@ local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "p
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[2], "1") then return { "repeated" } end
 local first
-local function let_go(held)
+local function let_go(held, now)
   local why = redis.call("HGET", prefix .. ":paused", held)
   if not why then return end
   local kind = string.match(why, "^%a+")
-  local lease_ms, due = redis.call("PTTL", prefix .. ":lock:" .. held), score(shard.now)
+  local lease_ms, due = redis.call("PTTL", prefix .. ":lock:" .. held), score(now)
   due = lease_ms > 0 and digits(shard.now_ms + lease_ms) or hold_due(shard, held, due)
   redis.call("HDEL", prefix .. ":paused", held)
   if kind == "halted" then forget_heads(shard, { held }) end
   redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, held), "XX", due, held)
   first = first or kind
 end
-let_go(group)
-for _, started in ipairs(started_of(shard, group, false)) do let_go(started) end
+let_go(group, shard.now)
+for _, halted in ipairs(started_of(shard, group, "3")) do
+  let_go(halted, shard.now - 0.001)
+  redis.call("ZADD", prefix .. ":places:" .. group, "0", halted)
+end
 if not first then return { "not paused" } end
+for _ = 1, width_of(shard, group) or 0 do
+  if not free_place(shard, group) then break end
+end
 note_call(shard, ARGV[2], "1")
 hint(shard)
 return { "ok", first }

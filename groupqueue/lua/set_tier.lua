@@ -18,12 +18,14 @@ local prefix, group, tier = shard.prefix, ARGV[1], ARGV[2]
 local first, is_moved
 local function move(moved)
   local depth = read_if_fit("LLEN", prefix .. ":q:" .. moved) or 0
-  if depth == 0 then return end
-  local former = tier_of(shard, moved)
+  local known = redis.call("HGET", prefix .. ":prio", moved) -- of a wide group all may be started
+  if depth == 0 and not known then return end
+  local former = tier_of(shard, moved, known)
   first = first or former
   redis.call("HSET", prefix .. ":prio", moved, tier)
   if former == tier then return end
   is_moved = true
+  if depth == 0 then return end
   local due = redis.call("ZSCORE", prefix .. ":ready:" .. former, moved)
   redis.call("ZREM", prefix .. ":ready:" .. former, moved)
   redis.call("ZADD", prefix .. ":ready:" .. tier, due or digits(shard.now_ms), moved)
@@ -32,7 +34,7 @@ local function move(moved)
 end
 read("LLEN", prefix .. ":q:" .. group)
 move(group)
-for _, started in ipairs(started_of(shard, group, false)) do move(started) end
+for _, started in ipairs(started_of(shard, group)) do move(started) end
 if not first then return { "empty" } end
 if is_moved then hint(shard) end
 return { "ok", first }

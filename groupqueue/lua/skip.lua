@@ -13,7 +13,6 @@
 --@include tally
 --@include dead_letter
 --@include forget_heads
---@include forget_scheduled
 --@include end_halt
 --@include lessen_doom
 --@include place_groups
@@ -37,7 +36,6 @@ local last_error = shard.size.errors > 0 and redis.call("HGET", prefix .. ":erro
 dead_letter(shard, group, tier, "skipped", last_error or "")
 forget_heads(shard, { group })
 redis.call("HDEL", prefix .. ":holders", group) -- of a lease that ran out
-if shard.size.held > 0 then forget_scheduled(shard, { ARGV[2] }) end -- it may be held
 end_halt(shard, group)
 lessen_doom(shard, group, 1)
 local left = redis.call("LLEN", prefix .. ":q:" .. group)
@@ -45,5 +43,5 @@ place_groups(shard, { { group, tier, score(shard.now), left } })
 redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
 tally(shard, "dead", 1)
 note_call(shard, ARGV[3], "1")
-if left > 0 then hint(shard) end
+if left > 0 or shard.has_freed then hint(shard) end
 return { "ok", left }

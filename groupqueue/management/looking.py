@@ -226,10 +226,10 @@ LOOKING = (
 def _every_held(queue: Queue) -> list[GroupView]:
     """Return all groups that are halted or paused, halted ones first, then by time."""
     page = queue.held(limit=LONGEST_LIST)
-    found = {view.group: view for view in page.groups}
+    found = {(view.group, view.is_started and view.head_id): view for view in page.groups}
     while page.cursor:
         page = queue.held(cursor=page.cursor, limit=LONGEST_LIST)
-        found |= {view.group: view for view in page.groups}
+        found |= {(view.group, view.is_started and view.head_id): view for view in page.groups}
 
     def order(view: GroupView) -> tuple[bool, str, str]:
         return view.state != "halted", str(view.held_since), view.group
@@ -319,13 +319,13 @@ def _group_row(view: GroupView, snapshot: Snapshot) -> tuple[str | int, ...]:
     now = snapshot.taken_at
     since = {
         "due": f"waits {humanised(view.wait_seconds)}",
-        "leased": f"{humanised(view.lease_left_seconds)} left",
+        "leased": f"{humanised(view.lease_left_seconds)} left" if view.token else NOTHING,
         "paused": ago(view.held_since, now),
         "halted": ago(view.held_since, now),
     }.get(view.state, ago(view.due_at, now))
     rate = f"rate {view.rate}" if view.rate else ""
     return (
-        identifier(view.group),
+        _group_name(view),
         view.tier,
         view.state,
         view.depth,
@@ -334,6 +334,14 @@ def _group_row(view: GroupView, snapshot: Snapshot) -> tuple[str | int, ...]:
         identifier(view.holder) or NOTHING,
         note("; ".join(filter(None, (view.held_reason, rate, view.last_error)))) or NOTHING,
     )
+
+
+def _group_name(view: GroupView) -> str:
+    """Return the group as a cell: started messages with their ids, wide groups with their width."""
+    name = identifier(view.group)
+    if view.is_started:
+        return f"{name} {identifier(view.head_id)}"
+    return f"{name} ({view.in_flight} of {view.width})" if view.width else name
 
 
 def _explanation_rows(found: Explanation) -> list[tuple[str, str]]:
@@ -346,6 +354,8 @@ def _explanation_rows(found: Explanation) -> list[tuple[str, str]]:
         ("reason", tables.printable(found.reason)),
         ("tier", str(view.tier) if view.depth else ""),
         ("messages", f"{view.depth:,}"),
+        ("width", str(view.width or "")),
+        ("in flight", f"{view.in_flight:,}" if view.width else ""),
         ("head", tables.printable(view.head_id)),
         ("published", tables.clock_time(view.head_published_at)),
         ("due", tables.clock_time(view.due_at) if view.depth else ""),

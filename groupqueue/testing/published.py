@@ -41,6 +41,7 @@ class PublishedMessage:
     dedup_key: str | None = None
     expires_in: float | None = None
     """Seconds."""
+    width: int | None = None
 
     def __str__(self) -> str:
         details: dict[str, Any] = {"group": self.group, "payload": self.payload}
@@ -65,6 +66,7 @@ class Criteria(TypedDict, total=False):
     hold: bool
     dedup_key: str | None
     expires_in: float | datetime.timedelta | None
+    width: int | None
 
 
 class PublishedMessages(Sequence[PublishedMessage]):
@@ -198,6 +200,7 @@ _NO_OPTIONS: dict[str, Any] = {
     "hold": False,
     "dedup_key": None,
     "expires_in": None,
+    "width": None,
 }
 
 
@@ -212,6 +215,7 @@ def _options(options: EnvelopeOptions | None) -> dict[str, Any]:
         "hold": options.hold,
         "dedup_key": options.dedup_key or None,
         "expires_in": None if options.expires_ms is None else options.expires_ms / 1000,
+        "width": options.width,
     }
 
 

@@ -142,6 +142,8 @@ class _Run:
         self._raise_errors = raise_errors
         self._processed = 0
         self._failures: list[Failure] = []
+        # The groups whose heads were handed back.
+        self._unhandled: set[bytes] = set()
         self._error: BaseException | None = None
 
     def result(self) -> Ran:
@@ -197,7 +199,6 @@ class _Run:
         keys = ShardKeys(self._transport.prefix)
         seconds, microseconds = client.time()
         now_ms = seconds * 1000 + microseconds / 1000
-        unhandled = {failure.group for failure in self._failures if failure.outcome == "release"}
         # What waits, by its key, name and moment: first the scheduled messages.
         agenda = keys.named("scheduled")
         waiting = [
@@ -208,9 +209,9 @@ class _Run:
             for name, due_ms in client.zrangebyscore(
                 keys.ready(tier), now_ms, "(+inf", withscores=True
             ):
-                group = name.decode(errors="surrogateescape")
+                lock = keys.lock("").encode() + name
                 # The ready score of a leased group is its lease's deadline.
-                if group not in unhandled and not client.exists(keys.lock(group)):
+                if name not in self._unhandled and not client.exists(lock):
                     waiting.append((keys.ready(tier), name, due_ms))
         moments = [due_ms for _, _, due_ms in waiting]
         if (queue_free_ms := _rate(client, keys.named("tat:"))[1] / 1000) > now_ms:
@@ -261,6 +262,8 @@ class _Run:
                 return
         failure = _failure(held, settlement, settled, self._error)
         self._failures.append(failure)
+        if failure.outcome == "release":
+            self._unhandled.add(held.lease.key)
         if self._raise_errors and not isinstance(failure.error, Retry | Reject | Snooze):
             failure.error.add_note(
                 f"run_until_empty() handled {failure.topic!r} of group {failure.group!r},"

@@ -15,6 +15,8 @@ from groupqueue.admin.page import ROWS_PER_LIST
 from groupqueue.admin.tables import counters_of, tables_of
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.core.identifiers import new_id
+from groupqueue.core.messages import Envelope, EnvelopeOptions
 from groupqueue.core.snapshot import GroupState
 from groupqueue.queues import get_queue
 from groupqueue.transport import connections
@@ -371,6 +373,30 @@ def test_several_queues_have_a_link_each_and_one_call_is_made(
         (f"{page_url}?queue=invoices", "page"),
         (f"{page_url}?queue=invoices", None),
     ]
+
+
+def test_a_wide_group_and_its_started_messages_are_told_apart(
+    manager: Client, shard: RedisTransport, page_url: str
+) -> None:
+    options = EnvelopeOptions(width=3)
+    ids = [new_id() for _ in range(3)]
+    shard.publish_envelopes([Envelope(identifier, "wide", 0, b"", options) for identifier in ids])
+    for number in range(2):
+        lease = shard.claim("worker-1", visibility=300)
+        assert lease is not None
+        if number == 0:
+            shard.settle(Settlement.halt(lease, "max_attempts", "boom"))
+
+    page = look(manager, page_url)
+
+    assert [row["Group"].text for row in page.tables["waiting"]] == ["wide (1 of 3 in flight)"]
+    assert [row["Group"].text for row in page.tables["leased"]] == [f"wide {ids[1]}"]
+    assert [row["Group"].text for row in page.tables["held"]] == [f"wide {ids[0]}"]
+    assert page.groups("held") == page.groups("leased") == ["wide"]
+    skip = page.action("skip", "wide")
+    manager.post(skip.action, skip.fields)
+    assert look(manager, page_url).groups("held") == []
+    assert get_queue().dead_letters().letters[0].message.id == ids[0]
 
 
 def test_without_a_name_the_first_queue_is_shown(

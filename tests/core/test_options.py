@@ -77,6 +77,22 @@ def test_a_hold_goes_with_a_moment():
     assert made(hold=True, eta=NOON) == EnvelopeOptions(due=NOON_MS, hold=True)
 
 
+@pytest.mark.parametrize("width", [1, 2, 1000])
+def test_a_width_goes_as_it_is_given(width: int):
+    assert made(width=width) == EnvelopeOptions(width=width)
+
+
+@pytest.mark.parametrize("width", [0, -1, 1001, True, 2.0, "2"])
+def test_what_is_no_width_is_refused(width: object):
+    with pytest.raises(InvalidMessage, match="width must be an integer from 1 to 1000"):
+        made(width=width)
+
+
+def test_a_message_in_a_group_of_its_own_has_no_width():
+    with pytest.raises(InvalidMessage, match="width needs a group"):
+        made(width=2, content=(None, b"body"))
+
+
 # Expiry and dedup ------------------------------------------------------------------------------
 
 

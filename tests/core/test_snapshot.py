@@ -32,6 +32,8 @@ def group(name: str = "g", due: bytes = b"1796007991000.5", **other: Any) -> lis
         "is_head_held": 0,
         "width": 0,
         "in_flight": 0,
+        "started": 0,
+        "halted": 0,
     } | other
     return [name.encode(), *row.values()]
 

@@ -37,6 +37,8 @@ def explained(
         "is_head_held": 0,
         "width": 0,
         "in_flight": 0,
+        "started": 0,
+        "halted": 0,
     } | other
     return explanation([NOW, list(row.values()), [4, 5], [], stopped, queue_free_us, doom])
 

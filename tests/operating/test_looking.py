@@ -8,6 +8,7 @@ import pytest
 
 from groupqueue import publish
 from groupqueue.core import calls
+from groupqueue.core.calls import Settlement
 from tests.operating.conftest import Bench, operate
 
 # The names that scripts rely on.
@@ -41,6 +42,8 @@ GROUP_NAMES = {
     "rate",
     "width",
     "in_flight",
+    "started",
+    "halted",
     "is_started",
 }
 MESSAGE_NAMES = {"id", "topic", "published_at", "size_bytes"}
@@ -249,6 +252,56 @@ def test_groups_tell_how_long_and_why(bench: Bench) -> None:
     assert "RuntimeError: out of paint" in rows["parked"]
     assert "max_attempts; RuntimeError: boom" in rows["halted"]
     assert "data fix" in rows["paused"]
+
+
+def wide_with_halted_messages(bench: Bench) -> list[str]:
+    """Fill a wide group of which two messages are halted, one in flight and one waits."""
+    ids = [publish("note", n, group="wide", width=3, on_commit=False) for n in range(4)]
+    for _ in range(2):
+        bench.transport.settle(Settlement.halt(bench.claim(), "max_attempts", "boom"))
+    bench.claim("worker-7")
+    return ids
+
+
+def test_started_messages_of_a_wide_group_are_listed_with_their_ids(bench: Bench) -> None:
+    first, second, third, _ = wide_with_halted_messages(bench)
+
+    text = operate("groups").out
+    views = operate("groups", "--state", "held", "--all", "--json").document["groups"]
+
+    for identifier in (first, second, third):
+        assert f"wide {identifier}" in text
+    assert "wide (1 of 3)" in text
+    assert [(view["group"], view["head_id"], view["is_started"]) for view in views] == [
+        ("wide", first, True),
+        ("wide", second, True),
+    ]
+    assert f"wide {second}" in operate("groups", "--state", "held", "--all").out
+
+
+def test_a_wide_group_is_explained(bench: Bench) -> None:
+    wide_with_halted_messages(bench)
+
+    document = operate("explain", "wide", "--json").document
+    text = operate("explain", "wide").out
+
+    assert (document["width"], document["in_flight"], document["depth"]) == (3, 1, 1)
+    assert (document["started"], document["halted"]) == (3, 2)
+    assert document["state"] == "leased"
+    assert "1 of 3 messages are in flight, 1 wait; 2 were given up" in document["reason"]
+    rows = [line.rsplit(maxsplit=1) for line in text.splitlines()]
+    assert ["width", "3"] in rows
+    assert ["in flight", "1"] in rows
+
+
+def test_peek_shows_a_wide_groups_started_messages_too(bench: Bench) -> None:
+    ids = wide_with_halted_messages(bench)
+
+    document = operate("peek", "wide", "--json").document
+
+    assert document["depth"] == 4
+    assert {message["id"] for message in document["messages"]} == set(ids)
+    assert document["messages"][-1]["id"] == ids[-1]
 
 
 def test_held_groups_are_counted_beyond_what_is_listed_and_halted_ones_come_first(

@@ -8,7 +8,7 @@ from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.codec import JSONCodec
 from groupqueue.core.identifiers import new_id
-from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease
+from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease, split_place
 from groupqueue.core.views import Agenda, agenda_decoder
 from tests.transport.shards import Shard, until
 
@@ -145,14 +145,15 @@ def audit(shard: Shard) -> None:
     names = shard.names()
     groups = {name.removeprefix("q:") for name in names if name.startswith("q:")}
     locked = {name.removeprefix("lock:") for name in names if name.startswith("lock:")}
-    tiers = {k.decode(): int(v) for k, v in shard.redis.hgetall(shard.named("prio")).items()}
+    tiers = {_group(k): int(v) for k, v in shard.redis.hgetall(shard.named("prio")).items()}
     backlog = dict.fromkeys(range(5), 0)
     for group in groups:
         tier, score = shard.place(group)
         assert tiers[group] == tier, f"{group} stands in {tier}, not {tiers[group]}"
         assert group not in locked or score > shard.now_ms(), f"{group} is leased and due"
         backlog[tier] += shard.depth(group)
-    assert set(tiers) == groups
+    widths = {_group(name) for name in shard.redis.hkeys(shard.named("wide"))}
+    assert set(tiers) == groups | widths
     assert locked <= groups
     assert sum(shard.redis.zcard(shard.keys.ready(tier)) for tier in range(5)) == len(groups)
     counted = {int(k): int(v) for k, v in shard.redis.hgetall(shard.named("backlog")).items()}
@@ -162,3 +163,30 @@ def audit(shard: Shard) -> None:
     in_place = set(shard.redis.hkeys(shard.named("scheduled:held")))
     assert moments == data | in_place
     assert not data & in_place
+    _audit_wide_groups(shard, groups, locked)
+
+
+def _audit_wide_groups(shard: Shard, groups: set[str], locked: set[str]) -> None:
+    """Fail unless what was started of wide groups has a place, and they all have messages."""
+    started = {group for group in groups if split_place(_bytes(group))[1]}
+    placed: dict[str, float] = {}
+    widths = {_group(name) for name in shard.redis.hkeys(shard.named("wide"))}
+    for name in shard.names():
+        if name.startswith("places:"):
+            assert name.removeprefix("places:") in widths
+            members = shard.redis.zrange(shard.named(name), 0, -1, withscores=True)
+            placed |= {_group(member): score for member, score in members}
+    assert set(placed) == started
+    assert all(placed[group] == 1 for group in started & locked), "leased without a place"
+    whole = {_group(split_place(_bytes(group))[0]) for group in groups}
+    assert widths <= whole
+    flags = (shard.redis.hget(shard.named("paused"), "") or b"").split()
+    assert (b"wide" in flags) == bool(widths)
+
+
+def _group(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
+
+
+def _bytes(group: str) -> bytes:
+    return group.encode(errors="surrogateescape")

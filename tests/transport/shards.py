@@ -92,7 +92,8 @@ class Shard:
 
     def places(self, group: str) -> list[tuple[int, float]]:
         """Return each tier that a group stands in, with its score there."""
-        scores = [(tier, self.redis.zscore(self.keys.ready(tier), group)) for tier in range(5)]
+        member = group.encode(errors="surrogateescape")
+        scores = [(tier, self.redis.zscore(self.keys.ready(tier), member)) for tier in range(5)]
         return [(tier, score) for tier, score in scores if score is not None]
 
     def now_ms(self) -> float:
@@ -102,7 +103,7 @@ class Shard:
 
     def depth(self, group: str) -> int:
         """Return how many messages a group has."""
-        return self.redis.llen(self.keys.fifo(group))
+        return self.redis.llen(self.keys.fifo(group).encode(errors="surrogateescape"))
 
     def named(self, name: str) -> str:
         """Return the full name of one of the shard's own keys."""

@@ -285,3 +285,16 @@ async def test_bytes_that_are_no_message_never_expire(shard: Shard, head: bytes)
     shard.redis.lset(shard.keys.fifo("group"), 0, head)
 
     assert (await shard.transport.claim("worker", 30)).payload == head
+
+
+async def test_an_error_told_in_the_turn_that_drops_its_message_goes_with_it(shard: Shard):
+    await send(shard, expiring("group", expires_ms=300))
+    lease = await shard.transport.claim("worker", 30)
+    await let_pass(shard, 300)
+
+    turned = await shard.transport.turn(
+        "worker", [Settlement.retry(lease, 0, "boom")], 1, visibility=30
+    )
+
+    assert [gone.id for gone in turned.expired] == [lease.id]
+    assert left_behind(shard) == set()

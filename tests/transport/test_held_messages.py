@@ -550,3 +550,17 @@ async def test_cancelling_a_held_message_whose_list_is_gone_clears_its_entry_awa
 
     assert stat(shard, "cancelled") == 0
     assert left_behind(shard) == set()
+
+
+async def test_a_held_message_that_was_set_aside_holds_nothing_when_it_is_put_back(shard: Shard):
+    await shard.publish("group", b"1", b"2")
+    [identifier] = await send(shard, held("group", b"3"))
+    lease = await shard.transport.claim("worker", 30)
+    ends = [Settlement.dead_group(lease, "why")]
+    await shard.transport.turn("worker", ends, 1, visibility=30)
+    assert due_of(shard, identifier) is None
+
+    entries = [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+    await shard.transport.perform(calls.redrive(shard.prefix, entries))
+
+    assert bodies(await handle_all(shard)) == [b"1", b"2", b"3"]

@@ -6,11 +6,22 @@ import pytest
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.core.codec import JSONCodec
 from groupqueue.core.messages import EnvelopeOptions, Lease
 from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.snapshot import snapshot_decoder
-from groupqueue.core.views import explanation
-from tests.transport.envelopes import bodies, let_come, send, send_expired, stat, wide
+from groupqueue.core.views import explanation, peeked_decoder
+from groupqueue.exceptions import WrongKeyType
+from tests.transport.envelopes import (
+    audit,
+    bodies,
+    cancel,
+    let_come,
+    send,
+    send_expired,
+    stat,
+    wide,
+)
 from tests.transport.shards import Shard, envelope
 from tests.transport.test_cleanliness import left_behind
 
@@ -404,6 +415,303 @@ async def test_letters_of_a_wide_group_go_back_in_order(shard: Shard):
     assert await shard.transport.perform(calls.redrive(shard.prefix, entries)) == 3
 
     assert bodies(await take(shard)) == [b"0", b"1", b"2"]
+
+
+# What is in between -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["expired", "skipped", "cancelled", "buried"])
+async def test_a_group_whose_last_messages_are_never_started_leaves_nothing(shard: Shard, way: str):
+    if way == "expired":
+        brief = EnvelopeOptions(width=2, expires_ms=1)
+        await send_expired(shard, wide("group")._replace(options=brief))
+        assert await take(shard) == []
+    elif way == "skipped":
+        [identifier] = await fill(shard, 1)
+        await shard.transport.perform(calls.skip(shard.prefix, "group", identifier))
+    elif way == "cancelled":
+        options = EnvelopeOptions(width=2, hold=True, due="+60000")
+        [identifier] = await send(shard, wide("group")._replace(options=options))
+        assert await cancel(shard, identifier) == "ok"
+    else:
+        await fill(shard, 3, width=1 + 1)
+        first, second = await take(shard)
+        await settle(shard, Settlement.ack(second), Settlement.dead_group(first, "why"), want=1)
+
+    assert left_behind(shard) <= {"dead"}
+    audit(shard)
+
+
+async def test_what_is_known_of_a_head_goes_with_it_when_its_group_becomes_wide(shard: Shard):
+    await shard.publish("group", b"tried")
+    [lease] = await take(shard)
+    await settle(shard, Settlement.retry(lease, 0, "boom"))
+    await take(shard)
+    shard.let_lease_run_out("group")
+    await fill(shard, 1)
+
+    again, new = await take(shard)
+
+    assert (again.deliveries, again.failures, again.crashes) == (3, 1, 1)
+    assert (new.deliveries, new.failures) == (1, 0)
+    await settle(shard, Settlement.ack(again), Settlement.ack(new))
+    assert left_behind(shard) == set()
+
+
+async def test_a_tier_holds_as_long_as_anything_is_started(shard: Shard):
+    await fill(shard, 1)
+    [lease] = await take(shard)
+    assert await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))
+
+    await send(shard, wide("group")._replace(tier=1))
+
+    assert [lease.priority for lease in await take(shard)] == [4]
+    assert (await explain(shard)).group.tier == 4
+    await settle(shard, Settlement.ack(lease))
+    audit(shard)
+
+
+async def test_a_greater_width_is_used_at_once(shard: Shard):
+    await fill(shard, 4, width=2)
+    first, _ = await take(shard)
+    assert await take(shard) == []
+    await settle(shard, Settlement.retry(first, 0, "boom"), want=1)
+    shard.redis.delete(shard.named("wake"))
+
+    await send(shard, wide("group", b"4", width=4))
+
+    assert shard.redis.llen(shard.named("wake")) == 1
+    assert len(await take(shard)) == 2
+    audit(shard)
+
+
+async def test_a_greater_width_gives_its_places_to_those_that_were_started_before(shard: Shard):
+    await fill(shard, 6, width=3)
+    leases = await take(shard)
+    await settle(shard, *(Settlement.retry(lease, 60, "boom") for lease in leases))
+    await send(shard, wide("group", b"6", width=2))
+    assert bodies(await take(shard)) == [b"3", b"4"]
+    for lease in leases:
+        shard.redis.zadd(shard.keys.ready(0), {lease.key: 1})
+    assert await take(shard) == []
+
+    await send(shard, wide("group", b"7", width=4))
+
+    assert sorted(bodies(await take(shard))) == [b"0", b"1"]
+
+
+async def test_a_smaller_width_lets_what_is_in_flight_end_and_starts_no_more(shard: Shard):
+    await fill(shard, 6, width=3)
+    leases = await take(shard)
+    await send(shard, wide("group", b"6", width=1))
+
+    assert await settle(shard, Settlement.ack(leases[0]), want=5) == []
+    assert await settle(shard, Settlement.ack(leases[1]), want=5) == []
+    assert bodies(await settle(shard, Settlement.ack(leases[2]), want=5)) == [b"3"]
+
+
+async def test_the_width_one_is_no_width_of_a_group_that_is_not_wide(shard: Shard):
+    await send(shard, wide("group", width=1))
+
+    [lease] = await take(shard)
+
+    assert lease.place == ""
+    assert not shard.redis.exists(shard.named("wide"), shard.named("paused"))
+
+
+async def test_letters_make_no_group_wide_that_has_messages(shard: Shard):
+    await fill(shard, 2, width=2)
+    await settle(shard, *(Settlement.dead(lease, "why") for lease in await take(shard)))
+    entries = [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+    await shard.publish("group", b"strict")
+
+    await shard.transport.perform(calls.redrive(shard.prefix, entries))
+
+    assert [lease.place for lease in await take(shard)] == [""]
+
+
+async def test_letters_do_not_change_a_width(shard: Shard):
+    await fill(shard, 1, width=2)
+    await settle(shard, *(Settlement.dead(lease, "why") for lease in await take(shard)))
+    [(entry, _)] = shard.redis.xrange(shard.named("dead"))
+    await fill(shard, 1, width=5)
+    await take(shard)
+
+    await shard.transport.perform(calls.redrive(shard.prefix, [entry.decode()]))
+
+    assert shard.redis.hget(shard.named("wide"), "group") == b"5"
+
+
+async def test_a_group_is_wide_again_whichever_of_its_letters_says_so(shard: Shard):
+    await fill(shard, 1, width=2)
+    await settle(shard, *(Settlement.dead(lease, "why") for lease in await take(shard)))
+    await shard.publish("group")
+    await settle(shard, *(Settlement.dead(lease, "why") for lease in await take(shard)))
+    entries = [entry.decode() for entry, _ in shard.redis.xrange(shard.named("dead"))]
+
+    await shard.transport.perform(calls.redrive(shard.prefix, entries))
+
+    assert len(await take(shard)) == 2
+
+
+async def test_what_comes_due_during_a_pause_has_its_places_at_once_when_it_ends(shard: Shard):
+    await fill(shard, 3, width=2)
+    first, second = await take(shard)
+    await shard.transport.perform(calls.pause(shard.prefix, "group", "why"))
+    await settle(shard, Settlement.retry(first, 0, "boom"), Settlement.retry(second, 0, "boom"))
+    for _ in range(3):
+        assert await take(shard) == []
+
+    await shard.transport.perform(calls.resume(shard.prefix, "group"))
+
+    assert sorted(bodies(await take(shard))) == [b"0", b"1"]
+    audit(shard)
+
+
+async def test_a_silent_workers_message_gives_its_place_up_while_its_group_is_paused(shard: Shard):
+    await fill(shard, 1, width=2)
+    await take(shard)
+    let_all_run_out(shard)
+    await shard.transport.perform(calls.pause(shard.prefix, "group", "why"))
+
+    assert await take(shard) == []
+
+    assert in_flight(shard) == 0
+
+
+async def test_resuming_a_group_does_not_end_the_lease_it_had_before_it_was_wide(shard: Shard):
+    await shard.publish("group", b"plain", b"more")
+    [lease] = await take(shard)
+    await fill(shard, 1)
+    await shard.transport.perform(calls.pause(shard.prefix, "group", "why"))
+
+    await shard.transport.perform(calls.resume(shard.prefix, "group"))
+    await send(shard, wide("group", width=5))
+
+    audit(shard)
+    assert await take(shard) == []
+    assert len(await settle(shard, Settlement.ack(lease), want=5)) == 3
+
+
+async def take_many(shard: Shard, count: int) -> list[Lease]:
+    """Take so many leases, of which a turn gives a few."""
+    leases: list[Lease] = []
+    while len(leases) < count:
+        leases += await take(shard, count - len(leases))
+    return leases
+
+
+async def test_what_is_halted_is_resumed_however_many_messages_are_parked(sync_shard: Shard):
+    shard = sync_shard
+    await fill(shard, 1001, width=350)
+    for _ in range(4):
+        leases = await take_many(shard, 250)
+        await settle(shard, *(Settlement.retry(lease, 600, "boom") for lease in leases))
+    [last] = await take(shard)
+    await settle(shard, Settlement.halt(last, "why", "boom"))
+
+    assert await shard.transport.perform(calls.resume(shard.prefix, "group"))
+
+    assert [lease.id for lease in await take(shard)] == [last.id]
+
+
+async def test_the_leases_of_a_thousand_places_are_ended_at_once(sync_shard: Shard):
+    shard = sync_shard
+    await fill(shard, 1000, width=1000)
+    for _ in range(4):
+        await take_many(shard, 250)
+
+    assert await shard.transport.perform(calls.release(shard.prefix, "group"))
+
+    assert in_flight(shard) == 0
+    audit(shard)
+
+
+async def test_skipping_a_started_message_wakes_somebody_for_the_next(shard: Shard):
+    await fill(shard, 2, width=2)
+    first, _ = await take(shard)
+    await fill(shard, 1, width=1)
+    await settle(shard, Settlement.halt(first, "why", "boom"))
+    shard.redis.delete(shard.named("wake"))
+
+    await shard.transport.perform(calls.skip(shard.prefix, "group", first.id))
+
+    assert shard.redis.llen(shard.named("wake")) == 1
+
+
+@pytest.mark.parametrize("kind", ["none", "foreign"])
+async def test_a_list_lost_by_hand_keeps_no_worker_spinning(shard: Shard, kind: str):
+    await fill(shard, 2)
+    shard.redis.delete(shard.keys.fifo("group"))
+    if kind == "foreign":
+        shard.redis.set(shard.keys.fifo("group"), "foreign")
+
+    turned = await shard.transport.turn("worker", [], 5, visibility=60)
+
+    assert turned.leases == []
+    assert turned.wait_ms != 0
+    assert shard.redis.exists(shard.named("wide")) == (kind == "foreign")
+
+
+@pytest.mark.parametrize("way", ["publish", "schedule", "redrive"])
+async def test_widths_of_another_type_leave_nothing_half_done(shard: Shard, way: str):
+    await fill(shard, 1)
+    await settle(shard, *(Settlement.dead(lease, "why") for lease in await take(shard)))
+    [(entry, _)] = shard.redis.xrange(shard.named("dead"))
+    [later] = await send(
+        shard, wide("later")._replace(options=EnvelopeOptions(width=2, due="+60000"))
+    )
+    let_come(shard, later)
+    shard.redis.set(shard.named("wide"), "foreign")
+    before = shard.dump()
+
+    if way == "schedule":
+        assert await take(shard) == []
+        assert shard.depth("later") == 0
+        assert shard.redis.hexists(shard.named("scheduled:data"), later)
+        return
+    call = (
+        calls.redrive(shard.prefix, [entry.decode()])
+        if way == "redrive"
+        else calls.publish(shard.prefix, [wide("group")], publisher="p", sequence=1)
+    )
+    with pytest.raises(WrongKeyType, match="wide"):
+        await shard.transport.perform(call)
+    assert shard.dump() == before
+
+
+async def test_peeking_shows_what_is_started_before_what_waits(shard: Shard):
+    ids = await fill(shard, 5, width=2)
+    await take(shard)
+
+    async def peek(start: int, limit: int) -> tuple[int, list[str]]:
+        decode = peeked_decoder(JSONCodec())
+        found = await shard.transport.perform(
+            calls.peek(shard.prefix, "group", start, limit, decode)
+        )
+        return found.depth, [message.id for message in found.messages]
+
+    assert await peek(0, 20) == (5, ids)
+    assert await peek(1, 2) == (5, ids[1:3])
+    assert await peek(3, 5) == (5, ids[3:])
+
+
+async def test_a_group_all_of_whose_messages_are_started_is_explained(shard: Shard):
+    await fill(shard, 4, width=4)
+    parked, halted, flying, _ = await take(shard)
+    await settle(
+        shard, Settlement.retry(parked, 60, "boom"), Settlement.halt(halted, "why", "boom")
+    )
+
+    told = await explain(shard)
+
+    assert told.state == "leased"
+    assert told.reason == (
+        "2 of 4 messages are in flight, 0 wait; 1 wait for another attempt or a place;"
+        " 1 were given up: resume the group or skip them"
+    )
+    assert (told.group.started, told.group.halted, told.group.depth) == (4, 1, 0)
+    assert flying.group == "group"
 
 
 async def test_many_take_from_it_at_once_and_never_more_than_its_width(shard: Shard):

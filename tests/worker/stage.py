@@ -199,6 +199,7 @@ class Stage:
         group: str = "g",
         *,
         priority: int | None = None,
+        width: int | None = None,
         queue: str = "",
         **payload: Any,
     ) -> str:
@@ -209,6 +210,7 @@ class Stage:
             group=group,
             queue=queue or self.queue,
             priority=priority,
+            width=width,
             on_commit=False,
         )
 
@@ -225,10 +227,16 @@ class Stage:
             at_once.delete(self.keys.lock(group))
             at_once.execute()
 
-    def publish_numbered(self, topic: str, groups: Iterable[str], count: int) -> None:
+    def publish_numbered(
+        self, topic: str, groups: Iterable[str], count: int, *, width: int | None = None
+    ) -> None:
         """Publish `count` messages with rising n to each group, the groups taking turns."""
         names = list(groups)
-        messages = [Outgoing(topic, {"n": n}, group=group) for n in range(count) for group in names]
+        messages = [
+            Outgoing(topic, {"n": n}, group=group, width=width)
+            for n in range(count)
+            for group in names
+        ]
         publish_many(messages, queue=self.queue, on_commit=False)
 
     def open_gate(self, name: str = "gate") -> None:

@@ -9,7 +9,6 @@
 --@include has_flag
 --@include read_if_fit
 --@include forget_heads
---@include forget_scheduled
 --@include dead_letter
 --@include lessen_doom
 --@include place_groups
@@ -31,16 +30,13 @@ local function bury(shard, group, tier)
     return true
   end
   local most = math.max(1, math.min(BURIED_AT_ONCE, shard.may_drop, tonumber(count), left))
-  local ids = {}
   shard.buried = shard.buried or {}
-  for number = 1, most do
-    ids[number] = string.sub(redis.call("LINDEX", list, 0), 1, 32)
+  for _ = 1, most do
     table.insert(shard.buried, group)
-    table.insert(shard.buried, ids[number])
+    table.insert(shard.buried, string.sub(redis.call("LINDEX", list, 0), 1, 32))
     dead_letter(shard, group, tier, "group", "it waited behind message " .. behind)
     forget_heads(shard, { group })
   end
-  if shard.size.held > 0 then forget_scheduled(shard, ids) end -- some may be held
   lessen_doom(shard, group, most)
   shard.may_drop = shard.may_drop - most
   place_groups(shard, { { group, tier, score(shard.now), left - most } })

@@ -3,6 +3,7 @@
 --@include digits
 --@include uncount
 --@include add_failure
+--@include note_error
 --@include set_flag
 --@include dead_letter
 --@include wide_of
@@ -10,13 +11,13 @@ local outcomes = {}
 
 function outcomes.retry(shard, s)
   add_failure(shard, s.group)
-  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
+  note_error(shard, s.group, s.error)
   return 0, s.now + tonumber(s.value)
 end
 
 function outcomes.release(shard, s)
   uncount(shard, s.group)
-  if s.error ~= "" then redis.call("HSET", shard.prefix .. ":errors", s.group, s.error) end
+  if s.error ~= "" then note_error(shard, s.group, s.error) end
   return 0, s.now + tonumber(s.value)
 end
 
@@ -51,7 +52,7 @@ function outcomes.halt(shard, s)
   local paused = shard.size.paused > 0 and redis.call("HGET", shard.prefix .. ":paused", s.group)
   redis.call("HSET", shard.prefix .. ":paused", s.group,
     "halted " .. digits(shard.now_ms) .. " " .. s.value .. (paused and "\n" .. paused or ""))
-  redis.call("HSET", shard.prefix .. ":errors", s.group, s.error)
+  note_error(shard, s.group, s.error)
   shard.size.paused = 1
   return 0, s.now
 end

@@ -3,7 +3,7 @@
 --@include end_halt
 --@include has_flag
 --@include leave_place
---@include free_place
+--@include end_width
 --@include lessen_doom
 local function forget_group(shard, group, tier)
   redis.call("DEL", shard.prefix .. ":lock:" .. group, shard.prefix .. ":batch:" .. group)
@@ -13,8 +13,8 @@ local function forget_group(shard, group, tier)
   forget_heads(shard, { group })
   end_halt(shard, group)
   if has_flag(shard, "wide") then
+    end_width(shard, group)
     leave_place(shard, group, 0)
-    if redis.call("HEXISTS", shard.prefix .. ":wide", group) == 1 then free_place(shard, group) end
   end
   lessen_doom(shard, group)
 end

@@ -9,7 +9,7 @@ local function left_over(seen)
   local names = {}
   for _, stand in ipairs(seen.stands) do table.insert(names, "ready:" .. stand.tier) end
   local function note(name, value) if value then table.insert(names, name) end end
-  note("prio", seen.tier)
+  note("prio", seen.started == 0 and seen.tier)
   note("attempts", seen.attempts)
   note("failures", seen.failures)
   note("errors", seen.errors)
@@ -72,7 +72,7 @@ local RULES_WITH_MESSAGES = {
     return seen.paused and seen.stands[1] and seen.stands[1].due ~= "inf" and "" or nil
   end },
   { "too-early", function(seen)
-    local due = seen.held_until and not seen.is_leased and seen.stands[1] and seen.stands[1].due
+    local due = seen.held_until and not seen.is_leased and not seen.doomed and seen.stands[1] and seen.stands[1].due
     return due and due ~= "inf" and tonumber(due) < seen.held_until and digits(seen.held_until) or nil
   end },
   { "bad-width", bad_width },

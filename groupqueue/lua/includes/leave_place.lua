@@ -3,7 +3,7 @@
 --@include read_if_fit
 --@include wide_of
 --@include free_place
-local function leave_place(shard, group, left)
+local function leave_place(shard, group, left, is_halted)
   local wide = wide_of(group)
   if not wide then return end
   local places = shard.prefix .. ":places:" .. wide
@@ -11,7 +11,7 @@ local function leave_place(shard, group, left)
   if left == 0 then
     redis.call("ZREM", places, group)
   else
-    redis.call("ZADD", places, "0", group)
+    redis.call("ZADD", places, is_halted and "3" or "0", group)
   end
   free_place(shard, wide)
 end

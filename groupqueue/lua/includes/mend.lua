@@ -3,12 +3,13 @@
 -- (element false), with a list that is none (an error), or under a lock that outlives its score.
 --@include digits
 --@include forget_heads
+--@include end_width
 --@include leave_place
 local function mend(shard, group, tier, element)
   local prefix = shard.prefix
   if not element then
     redis.call("ZREM", prefix .. ":ready:" .. tier, group)
-    redis.call("HDEL", prefix .. ":prio", group)
+    if not end_width(shard, group) then redis.call("HDEL", prefix .. ":prio", group) end
     redis.call("HDEL", prefix .. ":holders", group)
     forget_heads(shard, { group })
     leave_place(shard, group, 0)

@@ -4,7 +4,7 @@
 --@include score
 --@include forget_group
 --@include place_groups
---@include widen
+--@include set_flag
 local LEASE_LEFT_MS = 60000 -- a holder that is alive renews it sooner
 
 -- When the lease of a group ends, as text; nil when it has none. A lock without an expiry gets one.
@@ -21,7 +21,10 @@ end
 
 -- What is noted of a wide group, or of a started message of one.
 local function mend_width(shard, seen, has_fault)
-  if has_fault["bad-width"] then widen(shard, seen.group, "1") end -- how wide it was nobody knows
+  if has_fault["bad-width"] then -- how wide it was nobody knows
+    redis.call("HSET", shard.prefix .. ":wide", seen.group, "1")
+    set_flag(shard, "wide", true)
+  end
   if has_fault["no-place"] then
     redis.call("ZADD", shard.prefix .. ":places:" .. seen.wide, seen.is_leased and "1" or "0", seen.group)
   end

@@ -6,6 +6,9 @@
 local function plan_append(shard, groups, by_group, arrival)
   local prefix, plan = shard.prefix, { groups = groups, by_group = by_group, arrival = arrival }
   if #groups == 0 then return plan end
+  for _, group in ipairs(groups) do
+    if by_group[group].width then read("HLEN", prefix .. ":wide") end
+  end
   plan.tiers = redis.call("HMGET", prefix .. ":prio", unpack(groups))
   plan.paused = shard.size.paused > 0 and redis.call("HMGET", prefix .. ":paused", unpack(groups))
   plan.depths = {}

@@ -5,19 +5,22 @@
 --@include digits
 --@include plan_append
 --@include append
+--@include read_if_fit
 --@include forget_scheduled
 local MOST_PROMOTED = 100
 
 -- What was noted of a scheduled message: its group, tier and element; nil when it is held,
 -- and lies in its group already, or when nothing is left of it. A message that cannot join
--- has no tier: its group's list is none, or its data is no more what it was.
+-- has no tier: its group's list is none, or the widths are, or its data is no more what it was.
 local function understood(shard, noted)
   if not noted then return nil end
   local tier, width, length = string.match(noted, "^M([0-4])(%d%d%d%d)(%d%d%d%d)")
   local group = string.sub(noted, 11, 10 + (tonumber(length) or 0))
   local kind = redis.call("TYPE", shard.prefix .. ":q:" .. group).ok
   if kind ~= "list" and kind ~= "none" then tier = nil end
-  return group, tier, string.sub(noted, 11 + #group), width ~= "0000" and width
+  if width == "0000" then width = nil end
+  if width and not read_if_fit("HLEN", shard.prefix .. ":wide") then tier = nil end
+  return group, tier, string.sub(noted, 11 + #group), width
 end
 
 local function promote(shard)

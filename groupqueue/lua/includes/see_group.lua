@@ -26,6 +26,6 @@ local function see_group(shard, group)
   seen.started = read_if_fit("ZCARD", prefix .. ":places:" .. group) or 0
   seen.place = seen.wide and read_if_fit("ZCARD", prefix .. ":places:" .. seen.wide)
     and redis.call("ZSCORE", prefix .. ":places:" .. seen.wide, group) or nil
-  seen.is_rated = redis.call("EXISTS", prefix .. ":tat:" .. group) == 1
+  seen.is_rated = redis.call("EXISTS", prefix .. ":tat:" .. (seen.wide or group)) == 1
   return seen
 end
