@@ -257,7 +257,7 @@ def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
     try:
         for delivery in held.at_hand:
             signals.send(signals.message_started, handler, delivery=delivery)
-        with _only_in_this_process():
+        with _OnlyInThisProcess():
             handler(argument)
         check()
     except (Exception, SystemExit) as error:
@@ -273,7 +273,7 @@ async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _noth
     try:
         for delivery in held.at_hand:
             await signals.asend(signals.message_started, handler, delivery=delivery)
-        with _only_in_this_process():
+        with _OnlyInThisProcess():
             await handler(argument)
         await check()
     except (Exception, SystemExit, asyncio.CancelledError) as error:
@@ -283,7 +283,7 @@ async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _noth
             await signals.asend(signals.message_succeeded, handler, **facts)
 
 
-class _only_in_this_process:  # noqa: N801 - a context manager, as fast as it can be
+class _OnlyInThisProcess:
     """Ends a process that a handler has forked and lets come back: it is not the worker, and
     would settle and claim under the worker's name."""
 
