@@ -431,3 +431,19 @@ async def test_a_lease_that_is_renewed_keeps_its_note(shard: Shard):
     await shard.transport.renew([lease], 60)
 
     assert shard.redis.pttl(shard.named("batch:group")) > 3_500_000
+
+
+async def test_who_takes_no_batches_is_not_mistaken_for_the_worker_that_fell_silent(shard: Shard):
+    await dead_letter(shard)
+    await numbers(shard)
+    await take(shard, batch=3)
+    shard.let_lease_run_out("group")
+    [lease] = await take(shard, batch=1)
+    before = stat(shard, "released")
+
+    assert await redrive(shard) == 1
+    assert await shard.transport.perform(calls.release(shard.prefix, "group"))
+
+    assert stat(shard, "released") == before + 1
+    assert shard.redis.lrange(shard.keys.fifo("group"), 0, 1)[0].startswith(lease.id.encode())
+    assert shard.redis.lindex(shard.keys.fifo("group"), 1).endswith(b"dead")

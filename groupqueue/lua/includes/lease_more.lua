@@ -13,7 +13,7 @@ local PIECE = 16 -- before anything is known of the messages' size
 
 local function lease_more(shard, request, row, most)
   local list, note = shard.prefix .. ":q:" .. row[1], shard.prefix .. ":batch:" .. row[1]
-  local together = tonumber(read_if_fit("GET", note) or "")
+  local together = tonumber(string.match(read_if_fit("GET", note) or "", "^%-?%d+") or "")
   if together then
     -- Negative from here on: this lease has one message, not so many.
     if together > 0 then redis.call("SET", note, digits(-together), "KEEPTTL") end
@@ -38,6 +38,6 @@ local function lease_more(shard, request, row, most)
   end
   shard.may_lease_bytes = shard.may_lease_bytes - bytes
   if taken > 1 then
-    redis.call("SET", note, digits(taken), "PX", note_ms(request.visibility_ms))
+    redis.call("SET", note, digits(taken) .. " " .. row[2], "PX", note_ms(request.visibility_ms))
   end
 end

@@ -1,5 +1,9 @@
--- leased_together: how many messages a leased group's lease holds; see lease_more.
+-- leased_together: how many messages a leased group's lease holds; see lease_more. The note
+-- names the lease's token: after a crash another lease may not know of it.
 --@include read_if_fit
 local function leased_together(shard, group)
-  return math.max(1, tonumber(read_if_fit("GET", shard.prefix .. ":batch:" .. group) or "") or 1)
+  local note = read_if_fit("GET", shard.prefix .. ":batch:" .. group) or ""
+  local together, token = string.match(note, "^(%d+) (%d+)$")
+  if not together or read_if_fit("GET", shard.prefix .. ":lock:" .. group) ~= token then return 1 end
+  return tonumber(together)
 end
