@@ -335,6 +335,20 @@ def nack(prefix: str, lease: Lease, *, delay_ms: int = 0, error: str = "") -> Ca
     return Call("nack", prefix, arguments, _decode_left(lease), repeatable=True)
 
 
+def recount(prefix: str, lease: Lease, change: Literal[-1, 1]) -> Call[None]:
+    """Count a leased message as not handed over yet, or as handed over.
+
+    Raises StaleLease when the lease no longer holds.
+    """
+
+    def decode(reply: Reply) -> None:
+        if reply[0] != b"ok":
+            raise StaleLease(lease, reply[0].decode())
+
+    arguments = (_key(lease), lease.token, _sent(lease.id), change)
+    return Call("recount", prefix, arguments, decode, repeatable=False)
+
+
 def renew(prefix: str, leases: Sequence[Lease], *, visibility_ms: int) -> Call[list[Lease]]:
     """Push the leases' deadlines out; the result lists those that are lost."""
     _check_number(leases, MAX_LEASES_PER_CALL, "leases")

@@ -14,6 +14,8 @@ TIERS = range(LOWEST_TIER, HIGHEST_TIER + 1)
 MAX_GROUP_BYTES = 512
 MAX_TOPIC_LENGTH = 200
 
+LAST_MOMENT_MS = 253_402_214_400_000  # 9999-12-31
+
 # An element of a group's list: id, published ms, expiry ms or zeros, then the body.
 ID_LENGTH, MOMENT_LENGTH = 32, 13
 HEAD_LENGTH = ID_LENGTH + 2 * MOMENT_LENGTH
@@ -190,6 +192,10 @@ def checked_tier(priority: object) -> int:
     return min(max(int(priority), LOWEST_TIER), HIGHEST_TIER)  # an IntegerChoices is one too
 
 
-def moment(milliseconds: int) -> datetime.datetime:
-    """Return the aware UTC time of a server clock reading in ms."""
-    return datetime.datetime.fromtimestamp(milliseconds / 1000, tz=datetime.UTC)
+def moment(milliseconds: float) -> datetime.datetime:
+    """Return the aware UTC time of a server clock reading in ms.
+
+    What no calendar knows, as only editing by hand can leave, is its nearest end.
+    """
+    known = min(max(milliseconds, 0), LAST_MOMENT_MS)
+    return datetime.datetime.fromtimestamp(known / 1000, tz=datetime.UTC)

@@ -231,7 +231,7 @@ def _scheduled(row: list[bytes], codec: Codec) -> Scheduled:
     return Scheduled(
         id=text(identifier),
         group=(noted[1:] if is_held else noted[10:ends_at]).decode(errors="surrogateescape"),
-        due_at=moment(int(float(due))),
+        due_at=moment(float(due)),
         is_held=is_held,
         message=None if is_held else stored_message(noted[ends_at:], codec),
     )
@@ -272,12 +272,21 @@ def _state(view: GroupView) -> GroupState | Literal["empty"]:
     return "halted" if view.halted else "parked" if view.started else "empty"
 
 
+# Why the next message of a wide group is not started, places aside.
+_WHY_NOT = {
+    "scheduled": "the next one was published to hold the group until it is due",
+    "rate-limited": "its rate does not let the next one go yet",
+}
+
+
 def _reason_of_wide(view: GroupView) -> str:
     parts = [f"{view.in_flight} of {view.width} messages are in flight, {view.depth} wait"]
     if parked := view.started - view.in_flight - view.halted:
         parts.append(f"{parked} wait for another attempt or a place")
     if view.halted:
         parts.append(f"{view.halted} were given up: resume the group or skip them")
+    if view.depth and view.state in _WHY_NOT:
+        parts.append(_WHY_NOT[view.state])
     if view.held_since:
         parts.append("it is paused" + (f": {view.held_reason}" if view.held_reason else ""))
     return "; ".join(parts)

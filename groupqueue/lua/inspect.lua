@@ -35,7 +35,7 @@ repeat
       leased[tier] = (leased[tier] or 0) + 1
       is_leased[group] = true
       if due == "inf" then leased_held[tier] = (leased_held[tier] or 0) + 1 end
-      table.insert(rows, { tonumber(token), group, tier, due })
+      table.insert(rows, { tonumber(token) or 0, group, tier, due })
     end
   end
 until cursor == "0" or seen >= MOST_SEEN

@@ -64,6 +64,9 @@ class Held:
     is_suspect: bool = False
     """Whether one more crash would exhaust the message: it is handled with nothing beside
     it, so that no message is blamed for another's doing."""
+    is_counted: bool = True
+    """Whether the server counts this delivery: a suspect that waits must not be blamed for
+    the death of its process."""
     started_at: float | None = None
     """When its handler was called, monotonic; None before."""
     run_until: float | None = None

@@ -161,6 +161,8 @@ class Pump:
             self._suspect = held
             self._has_begun_suspect = self._has_ended_suspect = False
             self._suspect_waits_until = time.monotonic() + SUSPECT_PATIENCE_SECONDS
+            if self._running > 1 and not self._source_of(held).recount(held, is_begun=False):
+                self._spare_suspect(SUSPECT_PARKED_SECONDS)
         else:
             # Not to be beside the first one even while it waits.
             held.settlement = Settlement.release(held.lease, SUSPECT_PAUSE_SECONDS)
@@ -175,8 +177,11 @@ class Pump:
             if not self._awaits_answer(suspect):
                 self._suspect = None
         elif self._running == 1 and not self._has_begun_suspect and not self._unsettled():
-            self._has_begun_suspect = True
-            self._pool.start(suspect)
+            if suspect.is_counted or self._source_of(suspect).recount(suspect, is_begun=True):
+                self._has_begun_suspect = True
+                self._pool.start(suspect)
+            else:
+                self._spare_suspect(SUSPECT_PARKED_SECONDS)
         elif time.monotonic() >= self._suspect_waits_until:
             self._spare_suspect(SUSPECT_PARKED_SECONDS)
 
@@ -184,8 +189,13 @@ class Pump:
         """Hand the suspect back if it has not begun: something else has to end first."""
         if self._suspect is not None and not self._has_begun_suspect:
             self._has_begun_suspect = True
+            if not self._suspect.is_counted:  # as a release takes the delivery back itself
+                self._source_of(self._suspect).recount(self._suspect, is_begun=True)
             self._suspect.settlement = Settlement.release(self._suspect.lease, parked_seconds)
             self._inbox.put(self._suspect)
+
+    def _source_of(self, held: Held) -> Source:
+        return next(source for source in self._sources if source.config is held.queue)
 
     def _collect(self, timeout: float | None = 0) -> None:
         """Take in everything that has happened, waiting for the first event if asked."""

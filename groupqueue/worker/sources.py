@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from groupqueue import signals
 from groupqueue.conf import QueueConfig
@@ -122,6 +123,21 @@ class Source:
             Held(self.config, lease, lasts_until, asked_at, self._goes_on, is_stopping)
             for lease in turned.leases
         ]
+
+    def recount(self, held: Held, *, is_begun: bool) -> bool:
+        """Count a message as being handled only from when it is; False if that cannot be said."""
+        change: Literal[-1, 1] = 1 if is_begun else -1
+        try:
+            self.transport.perform(calls.recount(self.transport.prefix, held.lease, change))
+        except GroupQueueError as error:
+            log.warning(
+                "a suspect's delivery cannot be counted rightly: %s",
+                error,
+                extra={"action": "recount_failed", "group": held.lease.group},
+            )
+            return False
+        held.is_counted = is_begun
+        return True
 
     def recover(self) -> None:
         """Hand back what turns without an answer have claimed, or will claim yet."""

@@ -38,6 +38,11 @@ async def _settle(shard: Shard) -> Operation:
     return lambda shard: shard.transport.settle(Settlement.dead(lease, "why"))
 
 
+async def _recount(shard: Shard) -> Operation:
+    lease = await _leased(shard)
+    return lambda shard: shard.transport.perform(calls.recount(shard.prefix, lease, -1))
+
+
 async def _renew(shard: Shard) -> Operation:
     lease = await _leased(shard)
     return lambda shard: shard.transport.renew([lease], 60)
@@ -154,6 +159,7 @@ OPERATIONS: dict[str, Prepare] = {
     "ack": _ack,
     "nack": _nack,
     "settle": _settle,
+    "recount": _recount,
     "renew": _renew,
     "turn": _turn,
     "turn with a batch": _turn_with_a_batch,

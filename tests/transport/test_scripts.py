@@ -158,6 +158,11 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         },
         [],
     ),
+    "recount": (
+        calls.recount("prefix", LEASES[1], -1),
+        {"group": "group-1", "token": 7001, "id": LEASES[1].id, "change": -1},
+        [],
+    ),
     "renew": (
         calls.renew("prefix", LEASES, visibility_ms=30_000),
         {"visibility_ms": 30_000, "count": 2},

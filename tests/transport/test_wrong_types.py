@@ -95,6 +95,11 @@ async def _renew(shard: Shard) -> Operation:
     return lambda: shard.transport.renew(leases, 300)
 
 
+async def _recount(shard: Shard) -> Operation:
+    _, second = await _two_leases(shard)
+    return lambda: shard.transport.perform(calls.recount(shard.prefix, second, -1))
+
+
 async def _recover(shard: Shard) -> Operation:
     await _two_leases(shard)
     return lambda: shard.transport.recover("worker", 0)
@@ -271,6 +276,7 @@ CASES = {
     "trim": Case("trim", _trim),
     "ack": Case("ack", _ack, ("q:second", "lock:second")),
     "nack": Case("nack", _nack, ("q:second", "lock:second")),
+    "recount": Case("recount", _recount, ("q:second", "lock:second")),
     "renew": Case("renew", _renew),
     "recover": Case("recover", _recover),
     "pause": Case("pause", _pause, ("publisher:p",)),

@@ -349,6 +349,27 @@ def test_a_message_that_is_always_out_of_time_is_exhausted(stage: Stage) -> None
 # Messages that one more crash would exhaust ------------------------------------------------------
 
 
+def test_a_suspect_that_waits_is_not_blamed_for_the_death_of_its_process(stage: Stage) -> None:
+    stage.configure(MAX_CRASHES=2, VISIBILITY_TIMEOUT=2)
+    stage.publish_suspect("note", "suspect")
+    stage.publish("gate", "long")
+    stage.work("--concurrency", 2)
+    [running] = stage.wait_for_started(group="long")
+    stage.let_go("suspect")
+    stage.wait_until(
+        lambda _: (
+            stage.group("suspect").state == "leased" and stage.group("suspect").deliveries == 1
+        ),
+        "a suspect that waits, uncounted",
+    )
+
+    os.kill(running.pid, signal.SIGKILL)
+    stage.open_gate()
+
+    [started] = stage.wait_for_started(group="suspect")
+    assert (started.deliveries, started.crashes) == (2, 1)
+
+
 def test_a_suspect_does_not_idle_its_process_behind_a_long_handler(stage: Stage) -> None:
     stage.configure(MAX_CRASHES=2)
     stage.plan.constants |= {
