@@ -2,6 +2,7 @@
 # Python 3.11 or newer. Another interpreter: make PYTHON=python3.13 test
 
 PYTHON ?= python3
+EXAMPLES ?= 1000
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
@@ -10,7 +11,7 @@ DEV := $(VENV)/.dev
 TEMPLATES := $(shell find groupqueue demo -name '*.html' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-admin test lint format bench fairness build clean
+.PHONY: help demo demo-admin test model lint format bench fairness build clean
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -24,6 +25,9 @@ demo-admin: $(SMALL) ## the same data on a running site with its admin, to look 
 
 test: $(DEV) ## all tests, against real servers, with branch coverage
 	$(RUN) -m pytest --cov --cov-report=term
+
+model: $(DEV) ## random lives of a queue against a model of it; make EXAMPLES=5000 model
+	MODEL_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest tests/model -p no:randomly --no-header -q
 
 lint: $(DEV) ## format, lint, types, layers and templates
 	$(RUN) -m ruff format --check .

@@ -264,6 +264,21 @@ async def test_a_held_message_that_has_expired_holds_until_it_is_due_and_is_drop
     assert left_behind(shard) == set()
 
 
+async def test_a_held_message_that_has_expired_holds_behind_another_expired_one_too(shard: Shard):
+    waits = scheduled("group")
+    waits = waits._replace(options=waits.options._replace(expires_ms=1, hold=True))
+    first, identifier = await send_expired(shard, expiring("group"), waits)
+    await shard.publish("group", b"behind")
+
+    turned = await shard.transport.turn("worker", [], 5, visibility=60)
+
+    assert (turned.leases, turned.expired) == ([], [Gone("group", first)])
+    audit(shard)
+    let_come(shard, identifier)
+    assert bodies(await handle_all(shard)) == [b"behind"]
+    assert left_behind(shard) == set()
+
+
 async def test_a_redriven_message_keeps_its_expiry(shard: Shard):
     [identifier] = await send(shard, expiring("group", expires_ms=200))
     lease = await shard.transport.claim("worker", 30)
