@@ -9,6 +9,7 @@ import pytest
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.messages import Lease
+from groupqueue.core.rates import Rate, Rates
 from groupqueue.exceptions import StaleLease
 from tests.transport.envelopes import audit, expiring, held, send, send_expired, stat
 from tests.transport.shards import Shard, envelope
@@ -212,6 +213,25 @@ async def test_the_guilty_one_of_a_batch_is_exhausted_and_the_others_are_not(sha
     assert done == [b"0", b"1", b"3"]
     assert crashes == {b"2": 3}
     assert note(shard) is None
+
+
+async def test_what_goes_alone_counts_as_one_delivery_and_once_for_a_rate(shard: Shard):
+    await numbers(shard, 3)
+    await take(shard, batch=3)
+    shard.let_lease_run_out("group")
+    rates = Rates(group=Rate(3_600_000_000, 2))
+
+    async def take_under_rate(*ends: Settlement) -> list[Lease]:
+        turned = await shard.transport.turn("w", ends, 1, visibility=60, batch=3, rates=rates)
+        return turned.leases
+
+    [first] = await take_under_rate()
+    assert first.is_alone
+    assert stat(shard, "delivered") == 4
+
+    [second] = await take_under_rate(Settlement.ack(first))
+    assert payloads(second) == [b"1"]
+    assert await take_under_rate(Settlement.ack(second)) == []
 
 
 async def test_a_dead_letter_ends_going_alone(shard: Shard):

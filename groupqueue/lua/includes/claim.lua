@@ -54,7 +54,7 @@ local function lease(shard, request, group, tier)
   shard.token, shard.may_lease_bytes = shard.token + 1, shard.may_lease_bytes - #element
   most = math.min(most, shard.may_lease)
   if most > 1 and not width then lease_more(shard, request, row, most) end
-  local count = math.max(1, #row - 5)
+  local count = row[7] == "" and 1 or #row - 5 -- the empty one says that the head goes alone
   shard.may_lease, shard.leased = shard.may_lease - count, shard.leased + count
   if rate then use_rate(shard, rate, count) end
   return row, width
