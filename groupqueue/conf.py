@@ -158,16 +158,16 @@ def _connection(path: str, value: object) -> Connection:
             f" callable, not {type(value).__name__ if value != '' else 'an empty str'}"
         )
     scheme, separator, rest = value.partition("://")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.\-]*" if separator else r"[\w.\-]+", scheme):
+        raise ConfigurationError(
+            f"{path} must be a cache alias, a URL or a dotted path; the str of"
+            f" {len(value)} characters is neither"
+        )
     if separator and scheme not in _URL_SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in _URL_SCHEMES)
         raise ConfigurationError(f"{path} must be a URL of {known}, not of {scheme}://")
     if separator and not rest:
         raise ConfigurationError(f"{path} must say what follows {value!r}: a host or a directory")
-    if not separator and not re.fullmatch(r"[\w.\-]+", value):
-        raise ConfigurationError(
-            f"{path} must be a cache alias, a URL or a dotted path; the str of"
-            f" {len(value)} characters is neither"
-        )
     return value
 
 

@@ -99,7 +99,7 @@ class Handler(Generic[R_co]):
 
     def __call__(self, delivery: Delivery | list[Delivery]) -> R_co:
         result = self.function(delivery)
-        if not self.is_async and inspect.iscoroutine(result):
+        if result is not None and not self.is_async and inspect.iscoroutine(result):
             # A decorator hid that it is async: nothing has run, which must not pass for success.
             result.close()
             raise HandlerError(
@@ -251,6 +251,12 @@ def handler(
 def largest_batch() -> int:
     """Return how many messages the most demanding handler takes at once."""
     return max((declared.batch or 1 for declared in _handlers.values()), default=1)
+
+
+def blames_neighbours(config: conf.QueueConfig) -> bool:
+    """Say whether some message of a queue is given up after one crash, which may be another's."""
+    policies = (config.policy, *(h.policy_for(config.policy) for h in _handlers.values()))
+    return any(policy.is_poison(1) for policy in policies)
 
 
 def get_handler(topic: str) -> Handler[Any] | None:

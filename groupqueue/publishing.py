@@ -17,6 +17,7 @@ from groupqueue.core.calls import Duplicates
 from groupqueue.core.identifiers import new_id
 from groupqueue.core.messages import (
     Envelope,
+    EnvelopeOptions,
     Outgoing,
     checked_group,
     checked_tier,
@@ -192,25 +193,20 @@ def _sealed(config: QueueConfig, message: Outgoing) -> _Sealed:
             f"the message for topic {topic!r} has {len(body)} bytes when encoded; the limit is"
             f" {config.max_payload_bytes}, GROUPQUEUE[{config.name!r}]['MAX_PAYLOAD_BYTES']"
         )
-    content = body
-    if message.dedup_key is not None and message.headers:
-        # A second attempt has trace ids of its own; topic and payload tell a conflict.
-        content = config.codec.encode(topic, message.payload, None)
-    options = envelope_options(
-        delay=message.delay,
-        eta=message.eta,
-        hold=message.hold,
-        dedup_key=message.dedup_key,
-        dedup_window=message.dedup_window,
-        expires_in=message.expires_in,
-        width=message.width,
-        content=(group, content),
-        default_dedup_window=config.dedup_window,
-        aware_only=is_aware(),
-    )
+    options = _options(config, message, body) if message.has_options else None
     identifier = new_id()
     envelope = Envelope(identifier, identifier if group is None else group, tier, body, options)
     return _Sealed(envelope, topic)
+
+
+def _options(config: QueueConfig, message: Outgoing, body: bytes) -> EnvelopeOptions:
+    content = body
+    if message.dedup_key is not None and message.headers:
+        # A second attempt has trace ids of its own; topic and payload tell a conflict.
+        content = config.codec.encode(message.topic, message.payload, None)
+    return envelope_options(
+        message, content, default_dedup_window=config.dedup_window, aware_only=is_aware()
+    )
 
 
 def _ids(sealed: Sequence[_Sealed], duplicates: Duplicates) -> list[str]:

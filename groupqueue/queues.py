@@ -10,11 +10,11 @@ from groupqueue import conf
 from groupqueue.core import calls
 from groupqueue.core.audits import Audit, audit_queue, repair_queue
 from groupqueue.core.codec import Codec
+from groupqueue.core.groups import move_group, purge_group, rate_group
 from groupqueue.core.keys import shard_prefix
 from groupqueue.core.letters import (
     Flow,
     drop_letters,
-    purge_group,
     read_letters,
     redrive_letters,
 )
@@ -140,11 +140,11 @@ class Queue:
         says; None for what the setting says. It holds from the next claim on. Returns the
         former rate, empty when none had been given here.
         """
-        return self._perform(self._rate_call(rate, group))
+        return self._run(self._rate_flow(rate, group))
 
     async def aset_rate(self, rate: str | None, group: str | None = None) -> str:
         """See `set_rate`."""
-        return await self._aperform(self._rate_call(rate, group))
+        return await self._arun(self._rate_flow(rate, group))
 
     def skip(self, group: str, message_id: str) -> str:
         """Set the head of a group aside as a dead letter, if it is that message.
@@ -204,11 +204,11 @@ class Queue:
 
         It holds until the group has drained. False when the group has no messages.
         """
-        return self._perform(self._set_tier_call(group, tier))
+        return self._run(self._set_tier_flow(group, tier))
 
     async def aset_tier(self, group: str, tier: int) -> bool:
         """See `set_tier`."""
-        return await self._aperform(self._set_tier_call(group, tier))
+        return await self._arun(self._set_tier_flow(group, tier))
 
     def release(self, group: str, token: int | None = None) -> bool:
         """End the lease of a group, uncounted; False when nobody holds it.
@@ -356,17 +356,17 @@ class Queue:
     def _resume_call(self, group: str) -> calls.Call[bool]:
         return calls.resume(self.prefix, checked_group(group))
 
-    def _rate_call(self, rate: str | None, group: str | None) -> calls.Call[str]:
+    def _rate_flow(self, rate: str | None, group: str | None) -> Flow[str]:
         argument = ""
         if rate is not None:
             argument = "none" if rate == "none" else parse_rate(rate).argument
-        return calls.rate(self.prefix, "" if group is None else checked_group(group), argument)
+        return rate_group(self.prefix, "" if group is None else checked_group(group), argument)
 
     def _skip_call(self, group: str, message_id: str) -> calls.Call[str]:
         return calls.skip(self.prefix, checked_group(group), message_id)
 
-    def _set_tier_call(self, group: str, tier: int) -> calls.Call[bool]:
-        return calls.set_tier(self.prefix, checked_group(group), checked_tier(tier))
+    def _set_tier_flow(self, group: str, tier: int) -> Flow[bool]:
+        return move_group(self.prefix, checked_group(group), checked_tier(tier))
 
     def _peek_call(self, group: str, start: int, limit: int) -> calls.Call[Peeked]:
         limit = calls.checked_limit(limit, LONGEST_LIST)

@@ -25,6 +25,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from groupqueue import conf
+from groupqueue.admin import wording
 from groupqueue.admin.actions import ACTIONS, QUEUE_ACTIONS, Actions, Outcome, Target
 from groupqueue.admin.page import look_at
 from groupqueue.exceptions import ConfigurationError, GroupQueueError, ServerUnavailable
@@ -150,7 +151,8 @@ class GroupQueueAdmin(_ModelAdmin):
             text = _("Whether anything has changed is not known; look before you try again.")
             self.message_user(request, f"{text} {error}", messages.ERROR)
         except GroupQueueError as error:
-            self.message_user(request, str(error), messages.ERROR)
+            # A server's error quotes keys, and with them group ids.
+            self.message_user(request, wording.printable(str(error)), messages.ERROR)
         else:
             level = messages.SUCCESS if outcome.done else messages.WARNING
             if outcome.done:

@@ -39,7 +39,7 @@ def tables_of(snapshot: Snapshot, *, may_manage: bool) -> list[Table]:
 def counters_of(snapshot: Snapshot) -> list[tuple[str, Cell]]:
     """Return the queue's counters with their labels."""
     return [
-        (str(_COUNTERS.get(name, name)), wording.count(value))
+        (str(_COUNTERS.get(name, wording.printable(name))), wording.count(value))
         for name, value in sorted(
             snapshot.counters.items(), key=lambda item: _COUNTER_ORDER.get(item[0], 99)
         )

@@ -33,16 +33,26 @@ KINDS = {
     "several-tiers": Kind("error", "stands in several tiers: {detail}"),
     "no-tier": Kind("error", "its tier is not known: {detail}"),
     "wrong-tier": Kind("error", "its tier and the tier that it stands in differ: {detail}"),
+    "bad-token": Kind("error", "its lease's token is none: {detail}"),
     "lock-without-expiry": Kind("error", "its lease never ends by itself"),
+    "lock-too-long": Kind("error", "its lease ends in {detail} ms: none is that long"),
     "lock-gone": Kind("error", "its lease is gone before its time; its holder was {detail}"),
     "not-the-deadline": Kind(
         "error", "its moment is not the end of its lease, but {detail} ms from it"
     ),
+    "bad-moment": Kind("error", "when it is due is no moment: {detail}"),
     "held-without-pause": Kind("error", "is held, and neither paused nor halted"),
     "paused-but-due": Kind("error", "is paused or halted, and yet claimable"),
     "too-early": Kind("error", "its head holds it until {detail}, and it is claimable before"),
     "bad-counters": Kind("error", "the counters of its head are no numbers: {detail}"),
+    "bad-pause": Kind("error", "since when and why it is held cannot be told: {detail}"),
+    "bad-rate": Kind("error", "its rate is none: {detail}"),
+    "bad-doom": Kind(
+        "error",
+        "is to be set aside, more of it than it has: messages and cause; its messages {detail}",
+    ),
     "no-place": Kind("error", "is a started message of a wide group, and its place is {detail}"),
+    "stray-place": Kind("error", "has a place for what is no started message of it: {detail}"),
     "bad-width": Kind("error", "is wide, and how wide is no number: {detail}"),
     "lock-without-messages": Kind("error", "is leased and has no messages"),
     "left-over": Kind("error", "has no messages, and left this behind: {detail}"),
@@ -53,29 +63,38 @@ KINDS = {
     "dead-and-alive": Kind(
         "error", "is a dead letter and still waits: message and group {detail}", is_mendable=False
     ),
-    "bad-letter": Kind("warning", "is no dead letter", is_mendable=False),
+    "bad-letter": Kind("warning", "is no dead letter, or its tier is none", is_mendable=False),
+    "late-letter": Kind(
+        "error",
+        "was set aside at a moment to come, and so is all that follows it",
+        is_mendable=False,
+    ),
     "never-due": Kind("error", "is scheduled for no moment"),
     "bad-schedule": Kind("error", "what is scheduled is no message", is_mendable=False),
+    "data-alone": Kind("error", "is scheduled for no moment, and no message"),
     "scheduled-twice": Kind("error", "is both scheduled and held in its group {detail}"),
     "held-without-moment": Kind("error", "holds its group {detail} until no moment"),
     "held-but-gone": Kind("warning", "is to hold its group {detail}, and is not there"),
     "moment-alone": Kind("warning", "has a moment, and there is no message"),
     "dedup-alone": Kind("warning", "has a dedup key, {detail}, and is not scheduled"),
+    "bad-heartbeat": Kind("warning", "its last heartbeat is a moment to come: {detail}"),
     "wrong-flag": Kind("error", "what is noted as special about the queue is not so: {detail}"),
-    "bad-fence": Kind("error", "the last fencing token is no number: {detail}"),
-    "bad-counter": Kind("error", "this counter of its statistics is no count: {detail}"),
+    "bad-fence": Kind("error", "the last fencing token is none: {detail}"),
+    "bad-counter": Kind("error", "a counter of its statistics is no count: {detail}"),
     "wrong-backlog": Kind("error", "tier, messages noted and counted differ: {detail}"),
     "backlog-apart": Kind(
         "warning", "tier, messages noted and roughly counted differ: {detail}", is_mendable=False
     ),
     "wrong-type": Kind("error", "is of another type: {detail}", is_mendable=False),
     "unknown-key": Kind("warning", "is none of ours: a {detail}", is_mendable=False),
+    "bad-value": Kind("error", "holds what is none of ours: {detail}"),
     "no-expiry": Kind("warning", "stays for ever, and should not"),
 }
 UNCOUNTED = "uncounted"
 """Said of a queue with so many groups that they are not counted in one step."""
 
-_SUBJECTS = {"list": "group"}
+# Which kinds judge something else than they are called after, perhaps up to a colon.
+_SUBJECTS = {"list": "group", "places": "group", "flags": "queue", "backlog": "queue"}
 _GROUP_SOURCES = (
     "prio",
     "attempts",
@@ -85,6 +104,7 @@ _GROUP_SOURCES = (
     "paused",
     "doomed",
     "wide",
+    "rates",
 )
 _MESSAGE_SOURCES = ("scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup")
 
@@ -93,8 +113,8 @@ class Fault(NamedTuple):
     """Something that the rules of the queue exclude."""
 
     subject: str
-    """What `name` names: a group, a scheduled message by its id, a dead letter by its entry,
-    a key without the queue's prefix; for the queue itself it is empty."""
+    """What `name` names: a group, a scheduled message by its id, a dead letter by its entry, a
+    worker by its id, a key without the queue's prefix; for the queue itself it is empty."""
     name: str
     word: str
     """Which fault; a key of `KINDS`."""
@@ -177,7 +197,8 @@ class _Auditor:
         if is_sound:
             if self._is_repair:
                 # First its flags, without which the scripts overlook what is special.
-                yield from self._judge("queue", [""])
+                # Messages are counted once their groups are in order.
+                yield from self._judge("flags", [""])
             # Then what is noted of scheduled messages: it decides when their groups are due.
             for source in _MESSAGE_SOURCES:
                 yield from self._survey("message", source)
@@ -209,6 +230,10 @@ class _Auditor:
                 yield from self._judge("group", page.names)
                 if not self._is_repair:
                     yield from self._judge("list", page.names)
+                # What is started of them has lists of its own, and is in order by now.
+                yield from self._judge("group", page.wide)
+                for group in page.wide:
+                    yield from self._survey(f"places:{group}", f"places:{group}")
 
     def _records(self) -> Flow[None]:
         """Go through what is noted of groups, for those without messages, and the rest."""
@@ -217,12 +242,19 @@ class _Auditor:
         counts: dict[int, _Count] = {}
         for tier in TIERS:
             counts[tier] = yield from self._survey("group", f"ready:{tier}")
+        yield from self._survey("worker", "workers")
         if not self._is_repair:
             yield from self._survey("letter", "dead")
         if self._is_full:
             return
         yield from self._judge("queue", [""])
-        if not (self._is_counted or self._is_repair):
+        if self._is_repair:
+            # The script looks again whether it is no number, as of too many groups to count.
+            unread = [
+                f"{tier} {count.counted}" for tier, count in counts.items() if not count.noted
+            ]
+            yield from self._judge("backlog", unread)
+        elif not self._is_counted:
             self._note(
                 "queue",
                 [
@@ -238,8 +270,8 @@ class _Auditor:
         while cursor != "0" and not self._is_full:
             page: Page = yield calls.survey(self._prefix, source, cursor or "0")
             cursor = page.cursor
-            if page.backlog is not None:
-                count = _Count(count.counted + page.messages, count.noted | {page.backlog})
+            noted = set() if page.backlog is None else {page.backlog}
+            count = _Count(count.counted + page.messages, count.noted | noted)
             yield from self._judge(kind, page.names)
         return count
 
@@ -249,7 +281,8 @@ class _Auditor:
             rest = chunk
             while rest:
                 judged: Judged = yield ask(self._prefix, kind, rest)
-                self._note(_SUBJECTS.get(kind, kind), judged.faults)
+                subject = kind.partition(":")[0]
+                self._note(_SUBJECTS.get(subject, subject), judged.faults)
                 rest = rest[judged.done :]
 
     def _note(self, subject: str, rows: Iterable[FaultRow]) -> None:

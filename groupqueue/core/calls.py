@@ -21,12 +21,14 @@ from groupqueue.core.messages import (
     split_element,
     split_place,
 )
-from groupqueue.core.rates import NO_RATES, Rates, rate_text
+from groupqueue.core.rates import MAX_DIGITS, NO_RATES, Rates, rate_text
 from groupqueue.exceptions import DedupConflict, GroupFull, InvalidArgument, StaleLease
 
 T = TypeVar("T")
 Argument = str | bytes | int
 Reply = Any
+Row = list[Any]
+"""Of a reply: what the server tells of one lease."""
 
 SCHEMA_VERSION = 1
 MAX_MESSAGES_PER_CALL = 1000
@@ -43,6 +45,8 @@ MAX_GROUPS_LISTED_PER_CALL = 200
 MAX_AUDITED_PER_CALL = 100
 MAX_ERROR_CHARACTERS = 1000
 
+# As the scripts count: see is_whole_number there.
+_WHOLE_NUMBER = re.compile(rb"(?=.{0,17}\Z)(?:-?\d+)?")
 # Control characters, and what else ends a line.
 _NO_PART_OF_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -153,6 +157,9 @@ class Turned(NamedTuple):
     """What was too old to be delivered, and was dropped on the way."""
     buried: Sequence[Gone] = ()
     """What was set aside with the head of its group."""
+    rows: Sequence[Row] = ()
+    """The groups claimed as the server tells of them, in place of `leases`, where these were to
+    wait: `lease_of` decodes one."""
 
 
 class Preference(NamedTuple):
@@ -212,10 +219,11 @@ def _publish_with(
         word, number, rest = reply[0], reply[1], reply[2]
         if word == b"conflict":
             options = envelopes[number].options or EnvelopeOptions()
-            raise DedupConflict(options.dedup_key, rest.decode())
+            raise DedupConflict(options.dedup_key, rest.decode(errors="replace"))
         if word == b"full":
             raise GroupFull(envelopes[number].group, rest, head[3])
-        return {number: first.decode() for number, first in zip(rest[::2], rest[1::2], strict=True)}
+        firsts = zip(rest[::2], rest[1::2], strict=True)
+        return {number: first.decode(errors="surrogateescape") for number, first in firsts}
 
     return Call("publish_with", prefix, arguments, decode, repeatable=True)
 
@@ -250,12 +258,13 @@ def turn(
     batch: int = 1,
     number: int = 0,
     rates: Rates = NO_RATES,
+    decode_leases: bool = True,
 ) -> Call[Turned]:
     """Settle what is finished and claim up to `want` groups, in one round trip.
 
     Each lease takes up to `batch` messages of its group. `number` tells the worker's turns
     apart, so that `recover` can give up one that may still come; 0 leaves it out. `rates`
-    hold where operators have not said otherwise.
+    hold where operators have not said otherwise. Without `decode_leases` the result has rows.
     """
     if not 1 <= batch <= MAX_BATCH:
         raise InvalidArgument(f"batch {batch}: a lease takes 1 to {MAX_BATCH} messages")
@@ -285,7 +294,8 @@ def turn(
         if not span and done != (outcome == "ack"):
             raise InvalidArgument(f"{outcome} with {done} of 1 messages done")
         arguments += (outcome, _key(lease), lease.token, _sent(lease.id), span, value, error)
-    return Call("turn", prefix, arguments, _decode_turned, repeatable=False)
+    decode = _decode_turned if decode_leases else _decode_rest
+    return Call("turn", prefix, arguments, decode, repeatable=False)
 
 
 def settle(prefix: str, settlement: Settlement) -> Call[int]:
@@ -307,7 +317,7 @@ def claim(
     """Lease the group that has waited longest; None when no group is due."""
 
     def decode(reply: Reply) -> Lease | None:
-        return _lease(reply[0][0]) if reply[0] else None
+        return lease_of(reply[0][0]) if reply[0] else None
 
     arguments = (worker_id, visibility_ms, min_tier)
     return Call("claim", prefix, arguments, decode, repeatable=False)
@@ -406,10 +416,26 @@ def start(prefix: str, *, operation: str = "") -> Call[bool]:
     return Call("start", prefix, (operation or new_id(),), _decode_done, repeatable=True)
 
 
-def rate(prefix: str, group: str, argument: str) -> Call[str]:
+class Rated(NamedTuple):
+    """What a change of a rate found."""
+
+    former: str
+    """The rate until then, as people write it."""
+    cursor: str
+    """Where the next call goes on among a wide group's started messages; "0": that was all."""
+
+
+def rate(
+    prefix: str, group: str, argument: str, cursor: str = "0", *, operation: str = ""
+) -> Call[Rated]:
     """Say how often messages of a group may be delivered, "" for the queue; see the script."""
-    arguments = (_sent(group), argument)
-    return Call("rate", prefix, arguments, lambda reply: rate_text(reply[0]), repeatable=True)
+    return Call(
+        "rate",
+        prefix,
+        (_sent(group), argument, cursor, operation or new_id()),
+        lambda reply: Rated(rate_text(reply[0]), reply[1].decode()),
+        repeatable=True,
+    )
 
 
 def trim(prefix: str, *, max_age_ms: int | None, max_count: int | None) -> Call[int]:
@@ -432,13 +458,13 @@ def skip(prefix: str, group: str, message_id: str, *, operation: str = "") -> Ca
 
 def cancel(prefix: str, message_id: str, *, operation: str = "") -> Call[str]:
     """Take a scheduled message back; the result is the script's word."""
-    arguments = (message_id, operation or new_id())
+    arguments = (_sent(message_id), operation or new_id())
     return Call("cancel", prefix, arguments, _decode_word, repeatable=True)
 
 
 def reschedule(prefix: str, message_id: str, due: str) -> Call[bool]:
     """Change when a scheduled message is due; False when it is not scheduled."""
-    return Call("reschedule", prefix, (message_id, due), _decode_done, repeatable=True)
+    return Call("reschedule", prefix, (_sent(message_id), due), _decode_done, repeatable=True)
 
 
 def agenda(prefix: str, start: int, limit: int, decode: Callable[[Reply], T]) -> Call[T]:
@@ -447,9 +473,25 @@ def agenda(prefix: str, start: int, limit: int, decode: Callable[[Reply], T]) ->
     return Call("agenda", prefix, arguments, decode, repeatable=True)
 
 
-def set_tier(prefix: str, group: str, tier: int) -> Call[bool]:
-    """Move a group into another tier, backlog and all; False when it has no messages."""
-    return Call("set_tier", prefix, (_sent(group), tier), _decode_done, repeatable=True)
+class Moved(NamedTuple):
+    """What a call of set_tier moved."""
+
+    is_known: bool
+    """Whether the group has messages."""
+    cursor: str
+    """Where the next call goes on among its started messages; "0" when that was all."""
+
+
+def set_tier(prefix: str, group: str, tier: int, cursor: str = "0") -> Call[Moved]:
+    """Move a group into another tier, backlog and all; of a wide one a page of what is started."""
+    arguments = (_sent(group), tier, cursor)
+    return Call(
+        "set_tier",
+        prefix,
+        arguments,
+        lambda reply: Moved(reply[0] == b"ok", reply[1].decode()),
+        repeatable=True,
+    )
 
 
 def release(
@@ -516,7 +558,8 @@ def explain(prefix: str, group: str, decode: Callable[[Reply], T]) -> Call[T]:
 class Heartbeat(NamedTuple):
     """What a heartbeat learns."""
 
-    schema: int
+    schema: int | str
+    """As it is written, should it be no number."""
     workers: int
 
 
@@ -527,13 +570,13 @@ def heartbeat(
     arguments: list[Argument] = [worker_id, kept_ms, SCHEMA_VERSION, len(fields)]
     for name, value in fields.items():
         arguments += (name, value)
-    return Call(
-        "heartbeat",
-        prefix,
-        arguments,
-        lambda reply: Heartbeat(int(reply[1]), reply[2]),
-        repeatable=True,
-    )
+
+    def decode(reply: Reply) -> Heartbeat:
+        noted: bytes = reply[1]
+        is_number = noted.isdigit() and len(noted) <= MAX_DIGITS
+        return Heartbeat(int(noted) if is_number else noted.decode(errors="replace"), reply[2])
+
+    return Call("heartbeat", prefix, arguments, decode, repeatable=True)
 
 
 def depart(prefix: str, worker_id: str) -> Call[None]:
@@ -572,6 +615,8 @@ class Page(NamedTuple):
     messages: int
     backlog: int | None
     """What the shard says of the tier just counted, if it can be read."""
+    wide: list[str]
+    """The wide groups whose places are among the keys."""
 
 
 class Judged(NamedTuple):
@@ -585,16 +630,17 @@ def survey(prefix: str, source: str, cursor: str = "0", limit: int = 500) -> Cal
     """Page through what a shard has; decides nothing about groups and messages."""
 
     def decode(reply: Reply) -> Page:
-        following, faults, names, (messages, backlog) = reply
+        following, faults, names, (messages, backlog), wide = reply
         return Page(
             following.decode(),
             _fault_rows(faults),
             [name.decode(errors="surrogateescape") for name in names],
             int(messages),
-            int(backlog or 0) if re.fullmatch(rb"-?\d*", backlog) else None,
+            int(backlog or 0) if _WHOLE_NUMBER.fullmatch(backlog) else None,
+            [group.decode(errors="surrogateescape") for group in wide],
         )
 
-    arguments = (source, cursor, checked_limit(limit))
+    arguments = (_sent(source), cursor, checked_limit(limit))
     return Call("survey", prefix, arguments, decode, repeatable=True)
 
 
@@ -610,7 +656,7 @@ def repair(prefix: str, kind: str, names: Sequence[str]) -> Call[Judged]:
 
 def _judging(script: str, prefix: str, kind: str, names: Sequence[str]) -> Call[Judged]:
     _check_number(names, MAX_AUDITED_PER_CALL, "names")
-    arguments: list[Argument] = [kind, len(names), *map(_sent, names)]
+    arguments: list[Argument] = [_sent(kind), len(names), *map(_sent, names)]
     return Call(
         script,
         prefix,
@@ -667,7 +713,13 @@ def _sent(text: str) -> str | bytes:
 # Decoding ------------------------------------------------------------------------
 
 
-def _lease(row: list[Any]) -> Lease:
+def token_of(row: Row) -> int:
+    """Return the fencing token of a lease that has not been decoded."""
+    return int(row[1])
+
+
+def lease_of(row: Row) -> Lease:
+    """Decode what the server tells of a lease."""
     group, token, deliveries, failures, tier, element = row[:6]
     identifier, published_ms, expires_ms, body = split_element(element)
     group, place = split_place(group)
@@ -685,29 +737,30 @@ def _lease(row: list[Any]) -> Lease:
     # What follows is rare, and most leases are made of ten or a hundred in a row.
     if failures != b"0":
         count, _, since_ms = failures.partition(b" ")
+        count, since_ms = count[:MAX_DIGITS], since_ms[:MAX_DIGITS]  # somebody may write any
         lease = lease._replace(failures=int(count), failing_since_ms=int(since_ms or 0))
     if place:
         lease = lease._replace(place=place.decode(errors="surrogateescape"))
     if len(row) > 6:
         is_alone = row[6:] == [b""]
-        rest = () if is_alone else tuple(map(_leased, row[6:]))
+        rest = () if is_alone else tuple(map(Leased, row[6:]))
         lease = lease._replace(rest=rest, is_alone=is_alone)
     return lease
 
 
-def _leased(element: bytes) -> Leased:
-    identifier, published_ms, expires_ms, body = split_element(element)
-    return Leased(identifier, body, published_ms, expires_ms)
-
-
 def _decode_turned(reply: Reply) -> Turned:
+    turned = _decode_rest(reply)
+    return turned._replace(leases=[lease_of(row) for row in turned.rows], rows=())
+
+
+def _decode_rest(reply: Reply) -> Turned:
     words, rows, wait_ms = reply[:3]
     expired = _gone(reply[3]) if len(reply) > 3 else []
     buried = _gone(reply[4]) if len(reply) > 4 else []
     settled = [
         Settled(words[index].decode(), words[index + 1]) for index in range(0, len(words), 2)
     ]
-    return Turned(settled, [_lease(row) for row in rows], wait_ms, expired, buried)
+    return Turned(settled, [], wait_ms, expired, buried, rows)
 
 
 def _fault_rows(rows: list[list[bytes]]) -> list[FaultRow]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from groupqueue.core.codec import Content
-from groupqueue.core.messages import Lease, Message, moment
+from groupqueue.core.messages import Lease, Leased, Message, moment
 
 
 @final
@@ -19,17 +19,34 @@ class Delivery:
     stops when it is true: somebody else may be handling the message already.
     """
 
-    __slots__ = ("_is_acknowledged", "_is_lost", "_lease", "_message", "_queue")
+    __slots__ = (
+        "_content",
+        "_is_acknowledged",
+        "_is_lost",
+        "_lease",
+        "_leased",
+        "_message",
+        "_own_lease",
+        "_queue",
+    )
 
-    def __init__(self, lease: Lease, message: Message, queue: str) -> None:
+    def __init__(
+        self, lease: Lease, content: Content, queue: str, leased: Leased | None = None
+    ) -> None:
+        """`leased` is the message when it is not the head of its lease."""
         self._lease = lease
-        self._message = message
+        self._content = content
         self._queue = queue
+        self._leased = leased
+        self._own_lease: Lease | None = None
+        self._message: Message | None = None
         self._is_lost = self._is_acknowledged = False
 
     @property
     def message(self) -> Message:
         """The message."""
+        if self._message is None:
+            self._message = message_from(self.lease, self._content)
         return self._message
 
     @property
@@ -40,17 +57,17 @@ class Delivery:
     @property
     def attempt(self) -> int:
         """Which attempt of a handler this is, 1 for the first; crashes do not count."""
-        return self._lease.failures + 1
+        return self.lease.failures + 1
 
     @property
     def deliveries(self) -> int:
         """How often the message was handed over, this time included."""
-        return self._lease.deliveries
+        return self.lease.deliveries
 
     @property
     def crashes(self) -> int:
         """How many earlier deliveries ended without a word from their worker."""
-        return self._lease.crashes
+        return self.lease.crashes
 
     @property
     def fencing_token(self) -> int:
@@ -65,32 +82,36 @@ class Delivery:
     @property
     def lease(self) -> Lease:
         """The lease under which the message was handed over."""
-        return self._lease
+        if self._leased is None:
+            return self._lease
+        if self._own_lease is None:  # few handlers look at it
+            self._own_lease = self._lease.of(self._leased)
+        return self._own_lease
 
     @property
     def id(self) -> str:
         """The message's id."""
-        return self._message.id
+        return self.lease.id
 
     @property
     def group(self) -> str:
         """The message's group."""
-        return self._message.group
+        return self._lease.group
 
     @property
     def topic(self) -> str:
         """The message's topic."""
-        return self._message.topic
+        return self._content.topic
 
     @property
     def payload(self) -> Any:
         """The message's payload."""
-        return self._message.payload
+        return self._content.payload
 
     @property
     def headers(self) -> Mapping[str, Any]:
         """The message's headers; empty when it has none."""
-        return self._message.headers
+        return self._content.headers
 
     @property
     def is_acknowledged(self) -> bool:

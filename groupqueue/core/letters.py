@@ -1,4 +1,4 @@
-"""How dead letters and groups are read, put back and thrown away, call by call.
+"""How dead letters are read, put back and thrown away, call by call.
 
 Nothing here talks to a server: a flow yields the calls to perform and is sent each
 result, so that sync and async code perform the same steps.
@@ -27,7 +27,6 @@ T = TypeVar("T")
 Flow = Generator[calls.Call[Any], Any, T]
 
 LETTERS_PER_CALL = calls.MAX_REDRIVEN_PER_CALL
-STARTED_PER_CALL = 1000
 WHY_HELD = "its dead letters are being put back"
 
 
@@ -76,19 +75,6 @@ def drop_letters(prefix: str, codec: Codec, wanted: LetterFilter) -> Flow[int]:
         if letters := (yield from reader.next_page()):
             done += yield calls.drop(prefix, [letter.entry for letter in letters])
     return done
-
-
-def purge_group(prefix: str, group: str) -> Flow[int]:
-    """Throw a group's messages away; the result counts them.
-
-    A call sees a thousand started messages of a wide group.
-    """
-    done = 0
-    while True:
-        purged: calls.Purged = yield calls.purge(prefix, [group])
-        done += purged.messages
-        if purged.messages < STARTED_PER_CALL:
-            return done
 
 
 def _redrive_to_tail(prefix: str, reader: _Reader) -> Flow[int]:

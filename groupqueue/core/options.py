@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from typing import Any
 
-from groupqueue.core.messages import EnvelopeOptions
+from groupqueue.core.messages import EnvelopeOptions, Outgoing
 from groupqueue.exceptions import InvalidMessage
 
 MAX_DEDUP_KEY_BYTES = 512
@@ -15,44 +15,32 @@ LONGEST_DELAY_MS = 100 * 366 * 24 * 3600 * 1000
 
 
 def envelope_options(
-    *,
-    delay: float | datetime.timedelta | None,
-    eta: datetime.datetime | None,
-    hold: bool,
-    dedup_key: str | None,
-    dedup_window: float | datetime.timedelta | None,
-    expires_in: float | datetime.timedelta | None,
-    width: int | None,
-    content: tuple[str | None, bytes],
-    default_dedup_window: float,
-    aware_only: bool,
-) -> EnvelopeOptions | None:
-    """Return what the options come to; None when there are none.
+    message: Outgoing, content: bytes, *, default_dedup_window: float, aware_only: bool
+) -> EnvelopeOptions:
+    """Return what a message's options come to.
 
-    `content` is the group and the encoded topic and payload, for telling a duplicate from
-    a conflict. Raises InvalidMessage naming the value.
+    `content` is its encoded topic and payload, for telling a duplicate from a conflict.
+    Raises InvalidMessage naming the value.
     """
-    width = _checked_width(width, content[0])
-    if (delay, eta, dedup_key, dedup_window, expires_in, width) == (None,) * 6 and not hold:
-        return None
-    due = _due(delay, eta, aware_only=aware_only)
-    if hold and not due:
+    due = _due(message.delay, message.eta, aware_only=aware_only)
+    if message.hold and not due:
         raise InvalidMessage("hold=True needs a delay or an eta: until when is the group held?")
-    if dedup_window is not None and dedup_key is None:
+    if message.dedup_window is not None and message.dedup_key is None:
         raise InvalidMessage("dedup_window needs a dedup_key")
+    expires_in = message.expires_in
     options = EnvelopeOptions(
         expires_ms=None if expires_in is None else _milliseconds("expires_in", expires_in, least=1),
         due=due,
-        hold=hold,
-        width=width,
+        hold=bool(message.hold),
+        width=_checked_width(message.width, message.group),
     )
-    if dedup_key is None:
+    if message.dedup_key is None:
         return options
-    window = default_dedup_window if dedup_window is None else dedup_window
+    window = default_dedup_window if message.dedup_window is None else message.dedup_window
     return options._replace(
-        dedup_key=_checked_key(dedup_key),
+        dedup_key=_checked_key(message.dedup_key),
         dedup_ms=_milliseconds("dedup_window", window, least=1),
-        digest=_digest(*content),
+        digest=_digest(message.group, content),
     )
 
 

@@ -11,6 +11,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_PERIODS_SHOWN = 100
 LONGEST_REFILL_DAYS = 3660
 """Ten years: more is a slip of the pen, and the server's numbers stay exact."""
+MAX_DIGITS = 18
+"""Of a number that a server's reply may hold; somebody may have written any number of them."""
 _RATE = re.compile(
     r"(?P<count>[0-9]{1,9})/(?P<periods>[0-9]{0,6})(?P<unit>[smhd])(?::(?P<burst>[0-9]{1,9}))?"
 )
@@ -80,8 +82,7 @@ def _interval_us(count: int, seconds: int) -> int:
 
 def rate_text(argument: bytes) -> str:
     """Return a rate that scripts were told as people write it; "none" and nothing stay so."""
-    told = argument.decode(errors="replace")
-    interval, _, burst = told.partition(" ")
-    if interval.isdigit() and burst.isdigit():
+    interval, _, burst = argument.partition(b" ")
+    if all(part.isdigit() and len(part) <= MAX_DIGITS and int(part) for part in (interval, burst)):
         return Rate(int(interval), int(burst)).text
-    return told
+    return argument.decode(errors="replace")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from groupqueue.core.messages import moment, split_element, split_place
-from groupqueue.core.rates import rate_text
+from groupqueue.core.messages import LAST_MOMENT_MS, moment, split_element, split_place
+from groupqueue.core.rates import MAX_DIGITS, rate_text
 
 GroupState = Literal["due", "leased", "parked", "scheduled", "rate-limited", "paused", "halted"]
 
@@ -137,7 +137,7 @@ def snapshot_decoder(limit: int) -> Any:
             held=tuple(group_view(row, now_ms) for row in held)[:limit],
             workers=tuple(_worker(row, now_ms) for row in workers),
             counters={
-                text(name): int(value)
+                text(name): whole_number(value)
                 for name, value in zip(counters[::2], counters[1::2], strict=True)
             },
             leases_counted_fully=seen < MOST_LEASES_SEEN,
@@ -182,9 +182,9 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
     ]
     rate, free_us, is_head_held, width, in_flight, started, halted = row[12:]
     group, place = split_place(group)
-    due_ms = float(due or b"inf")
+    due_ms = max(0.0, float(due or b"inf"))
     held = due_ms == float("inf")
-    kind, held_ms, reason = _held(text(why)) if why else ("paused", 0, "")
+    kind, held_ms, reason = _held(why) if why else ("paused", 0, "")
     # Also of bytes that are no message, an operator must be able to name them.
     identifier, published_ms, _, _ = split_element(head)
     # A group that arrived in front has no moment of its own.
@@ -200,7 +200,7 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         state = "leased"  # all of its places are taken
     elif is_head_held:
         state = "scheduled"
-    elif free_us and round(due_ms * 1000) == int(free_us):
+    elif free_us and round(due_ms * 1000) == whole_number(free_us):
         state = "rate-limited"
     return GroupView(
         group=text(group),
@@ -211,11 +211,11 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
         depth=depth,
         head_id=identifier,
         head_published_at=moment(published_ms) if published_ms else None,
-        token=int(token) if token.isdigit() else None,
+        token=whole_number(token) or None,
         lease_left_seconds=max(0, left_ms) / 1000,
         holder=text(holder),
-        deliveries=int(deliveries or 0),
-        failures=int(failures or 0),
+        deliveries=whole_number(deliveries),
+        failures=whole_number(failures),
         last_error=text(error),
         held_since=moment(held_ms) if held_ms else None,
         held_reason=reason,
@@ -230,20 +230,20 @@ def group_view(row: list[Any], now_ms: int) -> GroupView:
 
 def stop_of(stopped: bytes) -> tuple[datetime.datetime | None, str]:
     """Return since when and why a queue is stopped, given "<ms> <why>" or nothing."""
-    since, _, reason = text(stopped).partition(" ")
-    return (moment(int(since)), reason) if since.isdigit() else (None, "")
+    since, _, reason = stopped.partition(b" ")
+    return (moment(whole_number(since)), text(reason)) if since.isdigit() else (None, "")
 
 
-def _held(why: str) -> tuple[str, int, str]:
+def _held(why: bytes) -> tuple[str, int, str]:
     """Split "halted 1796007627120 max_attempts" into kind, since ms and reason."""
-    kind, _, rest = why.partition(" ")
-    since, _, reason = rest.partition("\n")[0].partition(" ")
-    return kind, int(since) if since.isdigit() else 0, reason
+    kind, _, rest = why.partition(b" ")
+    since, _, reason = rest.partition(b"\n")[0].partition(b" ")
+    return text(kind), whole_number(since), text(reason)
 
 
 def _worker(row: list[Any], now_ms: int) -> WorkerView:
     identifier, seen, pairs = row
-    seen_ms = int(float(seen))
+    seen_ms = int(min(max(float(seen), 0), LAST_MOMENT_MS))  # somebody may write infinity
     return WorkerView(
         id=text(identifier),
         seen_at=moment(seen_ms),
@@ -252,6 +252,11 @@ def _worker(row: list[Any], now_ms: int) -> WorkerView:
             text(name): text(value) for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         },
     )
+
+
+def whole_number(digits: bytes | None) -> int:
+    """Return digits from the server as a number; 0 for what somebody made none."""
+    return int(digits) if digits and digits.isdigit() and len(digits) <= MAX_DIGITS else 0
 
 
 def text(value: bytes) -> str:

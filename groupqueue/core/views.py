@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from groupqueue.core.codec import Codec, Content
 from groupqueue.core.messages import moment, split_element
-from groupqueue.core.snapshot import GroupState, GroupView, group_view, stop_of, text
+from groupqueue.core.snapshot import GroupState, GroupView, group_view, stop_of, text, whole_number
 from groupqueue.exceptions import CorruptMessage, InvalidArgument
 
 
@@ -120,7 +120,7 @@ class LetterFilter:
             entries = sorted(set(self.entries), key=entry_order, reverse=newest_first)
             return [(entry, entry) for entry in entries]
         oldest = "-" if self.since is None else f"{_milliseconds(self.since)}-0"
-        newest = "+" if self.until is None else f"({_milliseconds(self.until)}-0"
+        newest = "+" if self.until is None else _before(self.until)
         return [(newest, oldest) if newest_first else (oldest, newest)]
 
 
@@ -187,7 +187,7 @@ def explanation(reply: Any) -> Explanation:
     if stopped_since is not None:
         why = f": {stopped_reason}" if stopped_reason else ""
         reason = f"{reason}; all of the queue is stopped{why}"
-    elif view.state == "due" and queue_free_us and int(queue_free_us) > now_ms * 1000:
+    elif view.state == "due" and whole_number(queue_free_us) > now_ms * 1000:
         wait_seconds = int(queue_free_us) / 1_000_000 - now_ms / 1000
         reason += f"; the queue's rate lets no message go for another {wait_seconds:.1f} seconds"
     return Explanation(
@@ -244,18 +244,20 @@ def _letter(entry: bytes, pairs: list[bytes], codec: Codec) -> DeadLetter:
     return DeadLetter(
         entry=identifier,
         group=fields.get(b"group", b"").decode(errors="surrogateescape"),
-        tier=_whole_number(fields.get(b"tier")),
+        tier=whole_number(fields.get(b"tier")),
         reason=text(fields.get(b"reason", b"")),
         error=text(fields.get(b"error", b"")),
-        deliveries=_whole_number(fields.get(b"deliveries")),
-        failures=_whole_number(fields.get(b"failures")),
+        deliveries=whole_number(fields.get(b"deliveries")),
+        failures=whole_number(fields.get(b"failures")),
         died_at=moment(int(identifier.partition("-")[0])),
         message=stored_message(fields.get(b"element", b""), codec),
     )
 
 
-def _whole_number(digits: bytes | None) -> int:
-    return int(digits) if digits and digits.isdigit() else 0
+def _before(until: datetime.datetime) -> str:
+    """Return the last entry id before a moment; nothing is before the first one, 0-0."""
+    milliseconds = _milliseconds(until)
+    return f"({milliseconds}-0" if milliseconds else "0-0"
 
 
 def _milliseconds(when: datetime.datetime) -> int:

@@ -2,7 +2,7 @@
 -- FLAGS no-writes
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] kind    group | list (a group's messages) | message (scheduled ones) |
---                 letter (dead ones) | queue
+--                 letter (dead ones) | worker | queue | places:<wide group> (its members)
 -- ARGV[2] count   integer  names, 1..100
 -- then per name: name
 -- Reply {names judged, {{name, word, detail}, …}}; ask again for the others
@@ -14,10 +14,12 @@
 --@include window_of
 --@include is_in_window
 --@include is_sound
+--@include is_letter
+--@include started_name
 --@include digits
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused", "doomed", "wide",
   "rates", "backlog", "stats", "meta", "fence", "dead", "scheduled", "scheduled:data", "scheduled:held",
-  "scheduled:dedup", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled:dedup", "workers", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 allow_reading(shard)
 
 local function list_faults(group)
@@ -35,15 +37,24 @@ local function list_faults(group)
   return faults
 end
 
+local DAY_MS = 86400000 -- clocks are set now and then
+
 local function letter_faults(entry)
   local found, letter = redis.call("XRANGE", shard.prefix .. ":dead", entry, entry)[1], {}
   if not found then return {} end -- redriven or dropped by now
   for index = 1, #found[2], 2 do letter[found[2][index]] = found[2][index + 1] end
-  if not (letter.group and letter.element) then return { { "bad-letter", "" } } end
+  local faults = {}
+  if tonumber(string.match(entry, "^%d+")) > shard.now_ms + DAY_MS then table.insert(faults, { "late-letter", "" }) end
+  if not is_letter(letter) then
+    table.insert(faults, { "bad-letter", "" })
+    return faults
+  end
   local id = string.sub(letter.element, 1, 32)
-  local is_started = redis.call("EXISTS", shard.prefix .. ":q:" .. letter.group .. "\255" .. id) == 1
-  if not (is_started or is_in_window(shard, letter.group, id)) then return {} end
-  return { { "dead-and-alive", id .. " " .. letter.group } }
+  local is_started = redis.call("EXISTS", shard.prefix .. ":q:" .. started_name(letter.group, id)) == 1
+  if is_started or is_in_window(shard, letter.group, id) then
+    table.insert(faults, { "dead-and-alive", id .. " " .. letter.group })
+  end
+  return faults
 end
 
 local kind, judged, found = ARGV[1], 0, {}
@@ -57,7 +68,7 @@ for number = 1, tonumber(ARGV[2]) do
   else
     faults = judge(shard, kind, name)
   end
-  for _, fault in ipairs(faults) do table.insert(found, { name, fault[1], fault[2] }) end
+  for _, fault in ipairs(faults) do table.insert(found, { fault[3] or name, fault[1], fault[2] }) end
   judged = judged + 1
 end
 return { judged, found }

@@ -7,6 +7,7 @@
 -- Keeps: its dedup key is free again; of a held message at most 1,000 places of its group
 -- are searched; a leased head is left alone.
 --@include open_shard
+--@include add_to
 --@include score
 --@include read
 --@include tier_of
@@ -20,9 +21,9 @@
 --@include note_call
 local PLACES_SEARCHED, PLACES_AT_ONCE = 1000, 50 -- a message may be large
 
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
-  "stats", "minute", "wake", "scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup",
-  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused",
+  "scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup", "ready:0", "ready:1",
+  "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[2], "1") then return { "repeated" } end
 local noted = redis.call("HGET", prefix .. ":scheduled:data", id)
@@ -70,7 +71,7 @@ if place == 1 and redis.call("EXISTS", prefix .. ":lock:" .. group) == 1 then
 end
 local tier = tier_of(shard, group)
 redis.call("LREM", list, 1, element)
-redis.call("HINCRBY", prefix .. ":backlog", tier, "-1")
+add_to(prefix .. ":backlog", tier, "-1")
 lessen_doom(shard, group, 1, place)
 note_cancelled()
 if place == 1 then

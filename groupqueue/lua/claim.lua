@@ -11,7 +11,7 @@
 --@include claim
 --@include sooner
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "scheduled", "backlog", "stats", "minute", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled", "fence", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local scheduled_ms = shard.size.scheduled > 0 and promote(shard) or -1
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[2]), want = 1, batch = 1, queue_rate = "", group_rate = "",

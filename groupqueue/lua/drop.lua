@@ -7,7 +7,7 @@
 -- Keeps: what is gone already is passed over.
 --@include open_shard
 --@include tally
-local shard = open_shard(KEYS[1], { "stats", "minute", "dead" })
+local shard = open_shard(KEYS[1], { "dead" })
 local dropped = redis.call("XDEL", shard.prefix .. ":dead", unpack(ARGV, 2, 1 + tonumber(ARGV[1])))
 tally(shard, "dropped", dropped)
 return { dropped }

@@ -13,6 +13,7 @@
 --@include read
 --@include group_row
 --@include has_flag
+--@include tier_of
 local MOST_SEEN, MOST_IN_FRONT = 2000, 100
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "backlog", "stats", "workers", "dead", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
@@ -30,7 +31,7 @@ repeat
     local token = read("GET", prefix .. ":lock:" .. group)
     seen = seen + 1
     if token then
-      local tier = redis.call("HGET", prefix .. ":prio", group) or "0"
+      local tier = tier_of(shard, group)
       local due = redis.call("ZSCORE", prefix .. ":ready:" .. tier, group) or ""
       leased[tier] = (leased[tier] or 0) + 1
       is_leased[group] = true
@@ -64,9 +65,10 @@ end
 -- Since when a tier's longest-waiting due group waits. A group that arrived in front has no
 -- moment but that of its head's publishing; of those a hundred are looked at.
 local function longest_since(ready, oldest)
-  if oldest ~= "0" then return tonumber(oldest or "") end
+  local oldest_ms = tonumber(oldest or "")
+  if not oldest_ms or oldest_ms > 0 then return oldest_ms end
   local since = tonumber(redis.call("ZRANGE", ready, "(0", now, "BYSCORE", "LIMIT", 0, 1, "WITHSCORES")[2] or now)
-  for _, group in ipairs(redis.call("ZRANGE", ready, 0, 0, "BYSCORE", "LIMIT", 0, MOST_IN_FRONT)) do
+  for _, group in ipairs(redis.call("ZRANGE", ready, "-inf", 0, "BYSCORE", "LIMIT", 0, MOST_IN_FRONT)) do
     local head = read("LINDEX", prefix .. ":q:" .. group, 0)
     since = math.min(since, tonumber(string.sub(head or "", 33, 45)) or since)
   end
@@ -80,7 +82,7 @@ for tier = 4, 0, -1 do
   local since = longest_since(ready, due[2])
   table.insert(tiers, { tier, redis.call("ZCARD", ready), redis.call("ZCOUNT", ready, "-inf", now),
     leased[name] or 0, redis.call("ZCOUNT", ready, "+inf", "+inf") - (leased_held[name] or 0),
-    tonumber(redis.call("HGET", prefix .. ":backlog", name) or "0"),
+    tonumber(redis.call("HGET", prefix .. ":backlog", name) or "0") or 0,
     since and math.max(0, math.floor(shard.now - since)) or 0 })
 end
 

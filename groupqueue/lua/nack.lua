@@ -12,7 +12,7 @@
 --@include settle
 --@include hint
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "minute", "wake", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local words = settle(shard, {
   { outcome = "retry", group = ARGV[1], token = ARGV[2], id = ARGV[3], span = "", value = ARGV[4],
     error = ARGV[5] },

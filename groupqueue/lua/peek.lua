@@ -19,7 +19,7 @@ local depth, started, elements = read("LLEN", list), 0, {}
 if width_of(shard, group) then started = read_if_fit("ZCARD", places) or 0 end
 if from < started then
   for _, name in ipairs(redis.call("ZRANGE", places, digits(from), digits(upto))) do
-    elements[#elements + 1] = redis.call("LINDEX", prefix .. ":q:" .. name, 0) or nil
+    elements[#elements + 1] = read("LINDEX", prefix .. ":q:" .. name, 0) or nil
   end
 end
 if upto >= started then

@@ -24,8 +24,7 @@
 --@include note_call
 local NEVER = "0000000000000"
 
-local shard = open_shard(KEYS[1], { "prio", "backlog", "stats", "minute", "wake", "paused",
-  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "paused" })
 if is_repeated(shard, ARGV[1], ARGV[2]) then return { "repeated" } end
 
 local count, stamp = tonumber(ARGV[4]), digits(shard.now_ms) .. NEVER

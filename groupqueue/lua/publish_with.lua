@@ -31,8 +31,8 @@
 --@include append
 --@include is_repeated
 --@include note_call
-local shard = open_shard(KEYS[1], { "prio", "backlog", "stats", "minute", "wake", "paused",
-  "scheduled", "scheduled:data", "scheduled:held", "scheduled:dedup", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "paused", "scheduled", "scheduled:data", "scheduled:held",
+  "scheduled:dedup" })
 local prefix, count = shard.prefix, tonumber(ARGV[5])
 local is_again = is_repeated(shard, ARGV[1], ARGV[2])
 

@@ -10,17 +10,20 @@
 -- in all wide groups, a thousand are thrown away: whoever wants more calls again.
 --@include open_shard
 --@include digits
+--@include add_to
 --@include read
 --@include tier_of
 --@include tally
 --@include forget_group
+--@include wide_of
+--@include free_place
 --@include read_if_fit
 --@include started_of
 --@include forget_scheduled
 local MOST_SEEN = 1000
 
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "minute", "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+  "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, count, groups, messages = shard.prefix, tonumber(ARGV[1]), 0, 0
 for number = 1, count do read("LLEN", prefix .. ":q:" .. ARGV[number + 1]) end
 
@@ -44,9 +47,20 @@ local function throw_away(group)
   redis.call("UNLINK", prefix .. ":q:" .. group)
   forget_group(shard, group, tier)
   is_purged[group] = true
-  if depth > 0 then redis.call("HINCRBY", prefix .. ":backlog", tier, digits(-depth)) end
+  if depth > 0 then add_to(prefix .. ":backlog", tier, digits(-depth)) end
   return depth
 end
+
+-- What somebody put among its places would keep them for ever.
+local function forget_strays(wide)
+  local places = prefix .. ":places:" .. wide
+  if (read_if_fit("ZCARD", places) or 0) == 0 then return end
+  for _, member in ipairs(redis.call("ZRANGE", places, "0", MOST_SEEN - 1)) do
+    if wide_of(member) ~= wide then redis.call("ZREM", places, member) end
+  end
+  free_place(shard, wide)
+end
+
 for number = 1, count do
   local group = ARGV[number + 1]
   local depth = throw_away(group)
@@ -54,6 +68,7 @@ for number = 1, count do
     if seen == MOST_SEEN then break end
     seen, depth = seen + 1, depth + throw_away(started)
   end
+  forget_strays(group)
   if depth > 0 then groups, messages = groups + 1, messages + depth end
 end
 if shard.size.held > 0 then forget_held(is_purged) end

@@ -10,6 +10,7 @@
 -- Keeps: the lease as it is.
 --@include open_shard
 --@include read
+--@include add_to
 --@include uncount
 local shard = open_shard(KEYS[1], { "attempts" })
 local prefix, group = shard.prefix, ARGV[1]
@@ -17,7 +18,7 @@ if read("GET", prefix .. ":lock:" .. group) ~= ARGV[2] then return { "stale" } e
 local head = read("LINDEX", prefix .. ":q:" .. group, 0)
 if not head or string.sub(head, 1, 32) ~= ARGV[3] then return { "moved" } end
 if ARGV[4] == "1" then
-  redis.call("HINCRBY", prefix .. ":attempts", group, 1)
+  add_to(prefix .. ":attempts", group, "1")
 else
   uncount(shard, group)
 end

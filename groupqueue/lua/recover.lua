@@ -20,14 +20,14 @@
 --@include uncount
 local GIVEN_UP_KEPT_MS = "600000" -- far longer than a command is under way
 
-local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, found, released, messages = shard.prefix, {}, 0, 0
 local page = redis.call("HSCAN", prefix .. ":holders", ARGV[4], "COUNT", "400")
 for index = 1, #page[2], 2 do
   local group, worker = page[2][index], page[2][index + 1]
   local token = worker == ARGV[1] and read_if_fit("GET", prefix .. ":lock:" .. group)
-  if token and tonumber(token) > tonumber(ARGV[2]) then
+  if token and (tonumber(token) or 0) > tonumber(ARGV[2]) then
     local depth = read_if_fit("LLEN", prefix .. ":q:" .. group)
     if depth then table.insert(found, { group, tier_of(shard, group), score(shard.now - 0.001), depth }) end
   end

@@ -11,7 +11,9 @@
 -- fresh attempts; dedup is bypassed; of a group that is being set aside what still waits stays.
 --@include open_shard
 --@include digits
+--@include add_to
 --@include read
+--@include is_letter
 --@include score
 --@include tier_of
 --@include widen
@@ -20,8 +22,8 @@
 --@include leased_together
 --@include lessen_doom
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "backlog",
-  "stats", "minute", "wake", "dead", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "dead",
+  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix = shard.prefix
 
 -- The letters by group: {name, tier noted, {element, …}, depth, messages leased}, everything
@@ -29,8 +31,7 @@ local prefix = shard.prefix
 local function read_letter(entry)
   local found, letter = redis.call("XRANGE", prefix .. ":dead", entry, entry)[1], {}
   for index = 1, found and #found[2] or 0, 2 do letter[found[2][index]] = found[2][index + 1] end
-  local is_whole = letter.group and letter.element and string.match(letter.tier or "", "^[0-4]$")
-  return is_whole and letter
+  return is_letter(letter) and letter
 end
 
 local function gather()
@@ -92,7 +93,7 @@ for index, group in ipairs(groups) do
     end
   end
   if group.width and is_new then widen(shard, group.name, group.width) end
-  redis.call("HINCRBY", prefix .. ":backlog", tier, digits(#group.elements))
+  add_to(prefix .. ":backlog", tier, digits(#group.elements))
 end
 if #entries > 0 then
   redis.call("XDEL", prefix .. ":dead", unpack(entries))

@@ -19,7 +19,7 @@
 --@include hint
 --@include is_repeated
 --@include note_call
-local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "stats", "minute", "wake", "scheduled",
+local shard = open_shard(KEYS[1], { "prio", "attempts", "holders", "paused", "scheduled",
   "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[3], "1") then return { "repeated" } end

@@ -12,8 +12,8 @@
 --@include tier_of
 --@include place_groups
 --@include hint
-local shard = open_shard(KEYS[1], { "prio", "paused", "wake", "scheduled", "scheduled:data", "scheduled:held",
-  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "prio", "paused", "scheduled", "scheduled:data",
+  "scheduled:held", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, id = shard.prefix, ARGV[1]
 local group = redis.call("HGET", prefix .. ":scheduled:held", id)
 local former = redis.call("ZSCORE", prefix .. ":scheduled", id)

@@ -18,8 +18,8 @@
 --@include hint
 --@include is_repeated
 --@include note_call
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused", "wake", "scheduled",
-  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "paused",
+  "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local prefix, group = shard.prefix, ARGV[1]
 if is_repeated(shard, ARGV[2], "1") then return { "repeated" } end
 local first
@@ -32,7 +32,7 @@ local function let_go(held, now)
   redis.call("HDEL", prefix .. ":paused", held)
   if kind == "halted" then forget_heads(shard, { held }) end
   redis.call("ZADD", prefix .. ":ready:" .. tier_of(shard, held), "XX", due, held)
-  first = first or kind
+  first = first or kind or "paused" -- what somebody else wrote may say nothing
 end
 let_go(group, shard.now)
 for _, halted in ipairs(started_of(shard, group, "3")) do

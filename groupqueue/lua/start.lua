@@ -10,7 +10,7 @@
 --@include is_repeated
 --@include note_call
 --@include hint
-local shard = open_shard(KEYS[1], { "paused", "meta", "wake" })
+local shard = open_shard(KEYS[1], { "paused", "meta" })
 if is_repeated(shard, ARGV[1], "1") then return { "repeated" } end
 if not has_flag(shard, "stopped") then return { "not stopped" } end
 redis.call("HDEL", shard.prefix .. ":meta", "stopped")

@@ -2,22 +2,29 @@
 -- FLAGS no-writes
 -- KEYS[1] prefix  routing key of the shard
 -- ARGV[1] source  own (the keys that a shard has one of) | keys (all) | the name of a hash or zset
---                 with a field per group or message | dead
+--                 with a field per group, message or worker | dead
 -- ARGV[2] cursor  string   "0" at first, then what the last reply said, until "0"
 -- ARGV[3] limit   integer  1..500; about so many, or all that a small hash has
--- Reply {cursor, {{key, word, detail}, …}, {name, …}, {messages, backlog}}
---   name      a group, from a hash or zset only if it has no messages; a message's id; a letter's entry
+-- Reply {cursor, {{key, word, detail}, …}, {name, …}, {messages, backlog}, {wide group, …}}
+--   name      a group, from a hash or zset only if it has no messages; a message's or worker's id; a
+--             letter's entry; any member of places
 --   messages  in the page's groups of a ready set, and what `backlog` says of that tier
+--   wide      whose places are among the keys
 -- Keeps: nothing is written; what is there all the while is read at least once; `own` and `keys`
 -- go through keys of any type.
 --@include open_shard
 --@include digits
 --@include kind_of
+--@include bad_counters
+--@include bad_value
 --@include read
 --@include read_if_fit
+-- What has a field for others than groups, or names groups that are judged even if they have messages.
+local NAMES_ALL = { scheduled = true, workers = true, places = true }
+
 local shard = open_shard(KEYS[1], {})
 local prefix, source, cursor, limit = shard.prefix, ARGV[1], ARGV[2], ARGV[3]
-local faults, names, messages = {}, {}, 0
+local faults, names, wide, messages = {}, {}, {}, 0
 
 local function name_group(group)
   if group == "" then return nil end -- see set_flag
@@ -33,26 +40,33 @@ local function check_key(name)
   local kind, expires, per, which = kind_of(name)
   if not kind then
     table.insert(faults, { name, "unknown-key", actual })
-  elseif actual ~= kind then
+    return nil
+  end
+  if actual ~= kind then
     table.insert(faults, { name, "wrong-type", actual })
-  elseif expires and redis.call("PTTL", key) == -1 then
-    table.insert(faults, { name, "no-expiry", "" })
+    return nil
+  end
+  if expires and redis.call("PTTL", key) == -1 then table.insert(faults, { name, "no-expiry", "" }) end
+  local value = bad_value(shard, name, per)
+  if value then table.insert(faults, { name, "bad-value", value }) end
+  if per == "stats" then
+    for _, counter in ipairs(bad_counters(key)) do
+      table.insert(faults, { name, "bad-counter", table.concat(counter, " ") })
+    end
   elseif per == "q" or (per == "lock" and redis.call("EXISTS", prefix .. ":q:" .. which) == 0) then
     table.insert(names, which)
   elseif per == "places" then
-    -- Of the started messages those that are gone; the others have lists of their own.
-    local started = redis.call("ZRANGE", key, "0", "999")
-    for _, group in ipairs(started) do name_group(group) end
+    table.insert(wide, which)
   end
 end
 
 -- A page of a hash or zset: the cursor of the next one.
 local function name_fields()
   local key = prefix .. ":" .. source
-  local page = KEY_TYPES[source] == "zset" and read("ZSCAN", key, cursor, "COUNT", limit)
+  local page = kind_of(source) == "zset" and read("ZSCAN", key, cursor, "COUNT", limit)
     or read("HSCAN", key, cursor, "COUNT", limit)
   for index = 1, #page[2], 2 do
-    if string.sub(source, 1, 9) == "scheduled" then
+    if NAMES_ALL[string.match(source, "^%a+")] then
       table.insert(names, page[2][index])
     else
       name_group(page[2][index])
@@ -78,4 +92,4 @@ else
   local tier = string.match(source, "^ready:(%d)$")
   backlog = tier and redis.call("HGET", prefix .. ":backlog", tier) or ""
 end
-return { following, faults, names, { digits(messages), backlog } }
+return { following, faults, names, { digits(messages), backlog }, wide }

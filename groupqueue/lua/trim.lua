@@ -10,7 +10,7 @@
 --@include tally
 local MOST_TRIMMED = 500
 
-local shard = open_shard(KEYS[1], { "stats", "minute", "dead" })
+local shard = open_shard(KEYS[1], { "dead" })
 local dead, size, trimmed = shard.prefix .. ":dead", shard.size.dead, 0
 local over = ARGV[2] ~= "" and size - tonumber(ARGV[2]) or 0
 if over > 0 then

@@ -20,15 +20,15 @@
 -- worker; whoever leaves due groups behind wakes another worker; a turn that its worker has
 -- given up (see recover) claims nothing.
 --@include open_shard
+--@include read
 --@include settle
 --@lazy promote
 --@include claim
 --@include sooner
 --@include hint
 --@include is_given_up
-local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
-  "backlog", "stats", "minute", "wake", "fence", "scheduled",
-  "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
+local shard = open_shard(KEYS[1], { "attempts", "failures", "errors", "holders", "paused", "fence",
+  "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 
 local settlements = {}
 for number = 1, tonumber(ARGV[11]) do
@@ -39,6 +39,7 @@ end
 local want = tonumber(ARGV[4])
 if want > 0 and is_given_up(shard, ARGV[1], ARGV[2]) then want = 0 end
 local words = settle(shard, settlements, false) -- first: it may find the key `dead` unfit
+if want > 0 and not shard.knows_tiers then read("HLEN", KEYS[1] .. ":prio") end -- nothing was settled
 local scheduled_ms = shard.size.scheduled > 0 and promote(shard) or -1
 local leases, wait_ms = claim(shard, {
   worker = ARGV[1], visibility_ms = tonumber(ARGV[3]), want = want, batch = tonumber(ARGV[5]),

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from groupqueue.management import arguments
-from groupqueue.management.tables import identifier
+from groupqueue.management.tables import identifier, note
 from groupqueue.management.verbs import EXIT_NOT_DONE, Answer, Options, Verb
 from groupqueue.queues import Queue
 
@@ -155,7 +155,7 @@ def _ask_skip(_: Queue, options: Options) -> str:
 def _ask_release(queue: Queue, options: Options) -> str:
     found = queue.explain(options["group"])
     return (
-        f"End the lease of group {_group(options)} ({found.reason})? "
+        f"End the lease of group {_group(options)} ({note(found.reason)})? "
         "Its handler may go on while another worker handles the same message."
     )
 

@@ -101,6 +101,23 @@ def _iso_moment(text: str) -> datetime.datetime | None:
     return timezone.make_aware(found) if found and found.tzinfo is None else found
 
 
+def refuse_lost_values(options: Options) -> None:
+    """Raise CommandError for a value that argparse has lost.
+
+    Before Python 3.13 it takes `--` for the end of options even in `--why=--`, and has an empty
+    list for what is one value.
+    """
+    for name, value in options.items():
+        if value == [] and name not in _TAKING_LISTS:
+            raise CommandError(
+                f"argument {name.replace('_', '-')}: expected one argument, which may not be --",
+                returncode=EXIT_USAGE,
+            )
+
+
+_TAKING_LISTS = ("queues", "entries")
+
+
 def add_group(parser: CommandParser) -> None:
     """Take the group that a verb is about."""
     parser.add_argument("group", metavar="GROUP")

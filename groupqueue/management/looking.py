@@ -276,7 +276,9 @@ def _stats_text(queue: Queue, snapshot: Snapshot, document: dict[str, Any]) -> s
     ]
     longest = humanised(totals["longest_wait_seconds"]) if totals["due"] else NOTHING
     rows.append(("all", *(totals[name] for name in _TIER_COLUMNS[1:-1]), longest))
-    counters = ", ".join(f"{name} {count:,}" for name, count in sorted(snapshot.counters.items()))
+    counters = ", ".join(
+        f"{identifier(name)} {count:,}" for name, count in sorted(snapshot.counters.items())
+    )
     return "\n\n".join(
         (
             "\n".join(

@@ -17,6 +17,7 @@ EXIT_NOT_DONE = 1
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 3
 EXIT_EXCEEDED = 4
+EXIT_FAULT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

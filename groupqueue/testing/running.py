@@ -191,7 +191,8 @@ class _Run:
             if self.deliver_next():
                 return True
             fewest = waiting
-        return False
+        # Meanwhile the clock may have come to a moment by itself.
+        return self.deliver_next()
 
     def _let_time_pass(self) -> int:
         """Bring what waits for a moment forward by the wait of the first; return how much it is."""

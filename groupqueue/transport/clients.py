@@ -62,7 +62,7 @@ LONGEST_WAIT_SECONDS = 2.5
 def own_client(client: redis.Redis, *, patient: bool = True) -> redis.Redis:
     """Return a client of ours to the same server, with connections of its own."""
     if isinstance(client, redis.asyncio.Redis) or not isinstance(client, redis.Redis):
-        raise InvalidArgument(f"RedisTransport takes a redis.Redis client, not {client!r}")
+        raise InvalidArgument(f"RedisTransport takes a redis.Redis client, not {kind_of(client)}")
     kwargs = _own_kwargs(client, patient=patient) | {"retry": Retry(NoBackoff(), 0)}
     own = functools.partial(own_client, patient=patient)
     return redis.Redis(connection_pool=_pool(client, redis.ConnectionPool, kwargs, own))
@@ -71,7 +71,9 @@ def own_client(client: redis.Redis, *, patient: bool = True) -> redis.Redis:
 def own_async_client(client: redis.asyncio.Redis, *, patient: bool = True) -> redis.asyncio.Redis:
     """Return a client of ours to the same server, with connections of its own."""
     if not isinstance(client, redis.asyncio.Redis):
-        raise InvalidArgument(f"AsyncRedisTransport takes a redis.asyncio.Redis, not {client!r}")
+        raise InvalidArgument(
+            f"AsyncRedisTransport takes a redis.asyncio.Redis, not {kind_of(client)}"
+        )
     kwargs = _own_kwargs(client, patient=patient) | {"retry": AsyncRetry(NoBackoff(), 0)}
     own = functools.partial(own_async_client, patient=patient)
     return redis.asyncio.Redis(
@@ -101,6 +103,14 @@ def async_twin(client: redis.Redis) -> redis.asyncio.Redis:
     return redis.asyncio.Redis(
         connection_pool=redis.asyncio.ConnectionPool(connection_class=twin, **kwargs)
     )
+
+
+def kind_of(thing: object) -> str:
+    """Say what a thing is that is no client: some drivers show a client's password, and a text
+    that was meant for one may be a URL with a password in it."""
+    kind = type(thing)
+    in_module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return in_module + kind.__qualname__
 
 
 def is_fake(client: redis.Redis | redis.asyncio.Redis) -> bool:

@@ -7,16 +7,18 @@ import os
 import re
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 import redis.asyncio
 from django.core.cache import InvalidCacheBackendError
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from groupqueue import conf
 from groupqueue.core.keys import shard_prefix
 from groupqueue.exceptions import ConfigurationError
-from groupqueue.transport.clients import async_twin
+from groupqueue.transport.clients import async_twin, kind_of
 from groupqueue.transport.embedded import parse_embedded_url
 from groupqueue.transport.embedded_connections import embedded_client
 from groupqueue.transport.errors import ANY, translated
@@ -113,11 +115,13 @@ def forget_transports() -> None:
 
 
 def _place(client: redis.Redis) -> str:
-    kwargs = client.connection_pool.connection_kwargs
+    pool = client.connection_pool
+    kwargs = pool.connection_kwargs
     if "path" in kwargs:
         return f"unix://{kwargs['path']}?db={kwargs.get('db') or 0}"
+    scheme = "rediss" if issubclass(pool.connection_class, redis.SSLConnection) else "redis"
     host, port = kwargs.get("host", "?"), kwargs.get("port", 6379)
-    return f"redis://{host}:{port}/{kwargs.get('db') or 0}"
+    return f"{scheme}://{host}:{port}/{kwargs.get('db') or 0}"
 
 
 def _comparable(place: str) -> str:
@@ -143,22 +147,50 @@ def _client(config: conf.QueueConfig) -> redis.Redis:
     except ANY as error:
         raise translated(error) from error
     if not isinstance(client, redis.Redis):
-        raise ConfigurationError(f"{path} must lead to a redis.Redis client, not {client!r}")
+        raise ConfigurationError(f"{path} must lead to a redis.Redis client, not {kind_of(client)}")
     return client
 
 
 def _from_url(url: str, path: str, **options: Any) -> redis.Redis:
-    # The driver would take another path for database 0.
-    if re.match(r"rediss?://[^/?]*/[^?]*[^?/\d]", url):
-        raise ConfigurationError(f"{path} is no valid Redis URL: its path is no database's number")
+    _refuse_broken(url, path)
     try:
-        client = redis.Redis.from_url(url, **options)
-        pool = client.connection_pool
-        pool.connection_class(**pool.connection_kwargs)  # refuses options that it does not know
-        return client
+        return _with_known_options(redis.Redis.from_url(url, **options))
     except (ValueError, TypeError, redis.RedisError) as error:
-        # An unescaped password is mistaken for a port, and the driver would show it.
-        reason = "its port is no port's number" if "Port" in str(error) else error
+        raise ConfigurationError(f"{path} is no valid Redis URL: {error}") from None
+
+
+def _with_known_options(client: redis.Redis) -> redis.Redis:
+    """Return the client; raise TypeError and its like for options that no connection knows."""
+    pool = client.connection_pool
+    if type(pool) is redis.ConnectionPool:
+        pool.connection_class(**pool.connection_kwargs)
+    return client
+
+
+def _refuse_broken(url: str, path: str) -> None:
+    """Raise ConfigurationError for a URL that falls apart in the wrong places.
+
+    A password whose characters were not escaped makes it so, and nothing of it may be
+    shown: not by the driver's errors, and not as the port of a wrong host.
+    """
+    reason = ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        reason = "it cannot be taken apart"
+    else:
+        try:
+            _ = parts.port
+        except ValueError:
+            reason = "its port is no port's number"
+        # The driver would take another path for database 0, and leave the others out.
+        if parts.scheme != "unix" and not re.fullmatch(r"/?\d*/?", parts.path):
+            reason = "its path is no database's number"
+        elif "#" in url:
+            reason = "it has a # in it"
+        elif parts.query and not all("=" in option for option in parts.query.split("&")):
+            reason = "what follows its ? is not name=value"
+    if reason:
         raise ConfigurationError(f"{path} is no valid Redis URL: {reason}") from None
 
 
@@ -170,13 +202,19 @@ def _from_django_redis(alias: str, path: str) -> redis.Redis:
             f"{path} names the cache {alias!r}, which takes django-redis: "
             "pip install groupqueue[django-redis], or give a redis:// URL"
         ) from error
+    for url, _ in conf.cache_locations(alias):
+        if url.startswith(_URL_SCHEMES):
+            _refuse_broken(url, f"CACHES[{alias!r}]['LOCATION']")
     try:
-        client: redis.Redis = get_redis_connection(alias)
+        return _with_known_options(get_redis_connection(alias))
     except (InvalidCacheBackendError, NotImplementedError) as error:
         raise ConfigurationError(
             f"{path} names the cache {alias!r}, which is not a django-redis cache in CACHES"
         ) from error
-    return client
+    except (ImproperlyConfigured, ValueError, TypeError, redis.RedisError) as error:
+        raise ConfigurationError(
+            f"CACHES[{alias!r}], which is {path}, leads to no server: {error}"
+        ) from None
 
 
 def _unlock_after_fork() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 from redis import exceptions as driver
 
@@ -33,8 +34,17 @@ _UNAVAILABLE = (driver.ConnectionError, driver.TimeoutError, OSError, *_NOT_DONE
 _UNAVAILABLE_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ", "UNBLOCKED ", "READONLY ", "LOADING ")
 
 
-# The address led to nobody: no command can have been sent.
-_NOBODY_THERE = (ConnectionRefusedError, FileNotFoundError, socket.gaierror)
+# The address led to nobody, or to somebody who is not trusted: no command can have been sent.
+_NOBODY_THERE = (
+    ConnectionRefusedError,
+    FileNotFoundError,
+    socket.gaierror,
+    ssl.SSLCertVerificationError,
+)
+
+
+# What the server says before a script has begun.
+REFUSED = (ServerOutOfMemory, ServerRefused, ServerUnsupported, WrongKeyType)
 
 
 class NotReached(ServerUnavailable):
@@ -74,6 +84,18 @@ def after_both(earlier: ServerUnavailable, later: ServerUnavailable) -> ServerUn
         unsure.__cause__ = later.__cause__
         return unsure
     return later
+
+
+def of_repetition(earlier: ServerUnavailable, refusal: GroupQueueError) -> GroupQueueError:
+    """Return what is known when a call is repeated and refused: that the repetition did nothing.
+
+    What was sent before without an answer may have been carried out all the same.
+    """
+    if isinstance(earlier, NotReached):
+        return refusal
+    unsure = ServerUnavailable(f"{refusal}; the same call before it was not answered")
+    unsure.__cause__ = refusal
+    return unsure
 
 
 def of_publishing(error: ServerUnavailable) -> ServerUnavailable:

@@ -9,10 +9,13 @@ let it write into another database.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import redis.asyncio
+from redis.exceptions import ConnectionError as DriverConnectionError
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as DriverTimeoutError
 
 
 @functools.cache
@@ -49,7 +52,23 @@ class _Unbroken(_Connection):  # type: ignore[misc]
     def send_command(self, *args: Any, **kwargs: Any) -> None:
         """Send a command, for which a reply is due from now on."""
         self._unfinished += 1
-        super().send_command(*_without_numbers(args), **kwargs)
+        super().send_command(*without_numbers(args), **kwargs)
+
+    def make_ready(self) -> None:
+        """Prepare for a command what has lain idle: the server may have closed it meanwhile."""
+        self.connect()
+        try:
+            if not self.can_read():
+                return
+        except (DriverConnectionError, DriverTimeoutError, OSError):
+            pass
+        self.disconnect()
+        self.connect()
+
+    def send_packed(self, packed: Any) -> None:
+        """Send a command that is packed already, for which a reply is due from now on."""
+        self._unfinished += 1
+        self.send_packed_command(packed)
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
         """Read a reply; an error of the server's is one too."""
@@ -91,6 +110,6 @@ class _AsyncUnbroken(_Connection):  # type: ignore[misc]
         return reply
 
 
-def _without_numbers(args: tuple[Any, ...]) -> list[Any]:
+def without_numbers(args: Iterable[Any]) -> list[Any]:
     """Write numbers out: hiredis crashes when a signal handler raises while it does that."""
     return [str(arg) if isinstance(arg, int) else arg for arg in args]

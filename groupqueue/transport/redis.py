@@ -8,7 +8,8 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
@@ -39,10 +40,14 @@ from groupqueue.transport.errors import (
     ANY,
     NO_SCRIPT,
     READ_ONLY,
+    REFUSED,
     after_both,
     of_publishing,
+    of_repetition,
     translated,
 )
+from groupqueue.transport.interrupts import without_numbers
+from groupqueue.transport.lines import lines_of
 
 T = TypeVar("T")
 
@@ -200,6 +205,7 @@ class RedisTransport(_Transport):
             shebang=not is_fake(self.client),
             patient=patient,
         )
+        self._lines = lines_of(self.client)
         _transports.add(self)
 
     def publish(self, group: str, payload: bytes, priority: int = 0) -> str:
@@ -328,6 +334,17 @@ class RedisTransport(_Transport):
         except ServerUnavailable as error:
             return self._repeat(call, error)
 
+    def begin(self, call: Call[T]) -> Callable[[], T]:
+        """Send a call; what is returned waits for its reply, decodes it, and raises any error.
+
+        So the caller can do something else while the server is at it. Nothing is repeated.
+        """
+        try:
+            reply = self._begin("EVALSHA", self._script(call).sha, *_rest(call))
+        except ANY as error:
+            reply = partial(_fail, error)
+        return lambda: call.decode(self._evaluate(call, reply))
+
     def _repeat(self, call: Call[T], error: ServerUnavailable) -> T:
         give_up_at = time.monotonic() + REPEAT_WITHIN_SECONDS
         for pause_seconds in self._pauses(call):
@@ -340,32 +357,51 @@ class RedisTransport(_Transport):
                     break
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale
+            except REFUSED as refusal:
+                raise of_repetition(error, refusal) from refusal
         raise error
 
     def close(self) -> None:
         """Close the connections; the transport opens new ones if it is used again."""
         self.client.connection_pool.disconnect()
 
-    def _evaluate(self, call: Call[Any]) -> Any:
+    def _evaluate(self, call: Call[Any], reply: Callable[[], Any] | None = None) -> Any:
+        """Return the server's reply to a script; `reply` gives that to what was sent before."""
         script = self._script(call)
-        rest = (1, call.prefix, *call.arguments)
         try:
             try:
-                return self._execute("EVALSHA", script.sha, *rest)
+                return reply() if reply else self._execute("EVALSHA", script.sha, *_rest(call))
             except NO_SCRIPT:
-                return self._execute("EVAL", script.source, *rest)
+                return self._execute("EVAL", script.source, *_rest(call))
         except ANY as error:
-            if isinstance(error, READ_ONLY):
-                # A demoted primary: the next connection may lead to the new one.
-                self.client.connection_pool.disconnect(inuse_connections=False)
             raise translated(error) from error
 
-    def _execute(self, *command: calls.Argument) -> Any:
-        return self.client.execute_command(*command)
+    def _execute(self, *command: str | bytes) -> Any:
+        if self._lines:
+            return self._receive(self._lines.ask, command)
+        return self._receive(self.client.execute_command, *command)
+
+    def _begin(self, *command: str | bytes) -> Callable[[], Any]:
+        """Send a command where that can be done by itself; what is returned gives the reply."""
+        if not self._lines:
+            return partial(self._execute, *command)
+        return partial(self._receive, self._lines.begin(command))
+
+    def _receive(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Return a reply; leave a primary that has been demoted."""
+        try:
+            return ask(*arguments)
+        except READ_ONLY:
+            # The next connection may lead to the new one.
+            self.client.connection_pool.disconnect(inuse_connections=False)
+            if self._lines:
+                self._lines.disconnect()
+            raise
 
     def _begin_anew_after_fork(self) -> None:
         """Leave the parent's connections to it, and a lock that one of its threads held."""
         self.client = own_client(self.client, patient=self._patient)
+        self._lines = lines_of(self.client)
 
 
 class AsyncRedisTransport(_Transport):
@@ -507,6 +543,8 @@ class AsyncRedisTransport(_Transport):
                     break
             except StaleLease as stale:
                 raise OutcomeUnknown(stale.lease) from stale
+            except REFUSED as refusal:
+                raise of_repetition(error, refusal) from refusal
         raise error
 
     async def close(self) -> None:
@@ -522,19 +560,30 @@ class AsyncRedisTransport(_Transport):
             except NO_SCRIPT:
                 return await self._execute("EVAL", script.source, *rest)
         except ANY as error:
-            if isinstance(error, READ_ONLY):
-                await self.client.connection_pool.disconnect(inuse_connections=False)
             raise translated(error) from error
 
     async def _execute(self, *command: calls.Argument) -> Any:
         async with self._free_connections:
-            return await self.client.execute_command(*command)
+            try:
+                return await self.client.execute_command(*command)
+            except READ_ONLY:
+                await self.client.connection_pool.disconnect(inuse_connections=False)
+                raise
 
     def _begin_anew_after_fork(self) -> None:
         """See RedisTransport._begin_anew_after_fork."""
         _of_the_parents.append(self.client)
         self.client = own_async_client(self.client, patient=self._patient)
         self._free_connections = asyncio.Semaphore(self._connection_limit)
+
+
+def _rest(call: Call[Any]) -> list[str | bytes]:
+    """Return what follows a script's name in the command that calls it."""
+    return ["1", call.prefix, *without_numbers(call.arguments)]
+
+
+def _fail(error: Exception) -> Any:
+    raise error
 
 
 def raw_envelope(group: str, payload: bytes, priority: int) -> Envelope:

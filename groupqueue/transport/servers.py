@@ -100,7 +100,7 @@ def _persistence(info: dict[str, object]) -> Finding | None:
         "no-append-only-file",
         "warning",
         "the append-only file is off: a crash of the server loses what was published and "
-        "settled since the last snapshot",
+        "settled since the last snapshot, or everything where it makes none",
         "Set appendonly to yes; appendfsync everysec loses at most a second.",
     )
 

@@ -10,23 +10,24 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
-
-from asgiref.sync import sync_to_async
-from django.db import DatabaseError, close_old_connections, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.transaction import TransactionManagementError
 
 from groupqueue import signals
 from groupqueue.conf import QueueConfig
 from groupqueue.core.calls import Settlement
-from groupqueue.core.delivery import Delivery, message_from
+from groupqueue.core.delivery import Delivery
 from groupqueue.core.messages import Lease
 from groupqueue.core.retries import RetryPolicy
 from groupqueue.exceptions import CorruptMessage, Reject, Retry, Snooze
 from groupqueue.handlers import Handler, get_handler
+from groupqueue.worker.databases import (
+    aclean_connections,
+    arefuse_open_transactions,
+    clean_connections,
+    refuse_open_transactions,
+)
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -72,6 +73,8 @@ class Held:
     run_until: float | None = None
     """When no further message of the lease is to be begun; None before the first."""
     settlement: Settlement | None = None
+    is_handed_back: bool = False
+    """Whether it was settled, not begun, while the pump was busy; see worker.ahead."""
     is_lost: bool = False
     """Whether the lease is known to be gone."""
     is_uncertain: bool = False
@@ -117,7 +120,7 @@ def prepare(held: Held) -> bool:
         text = f"{type(error).__name__}: {error}"
         held.settlement = exhausted(lease, config.policy, "codec", text)
         return False
-    held.deliveries.append(Delivery(lease, message_from(lease, content), config.name))
+    held.deliveries.append(Delivery(lease, content, config.name))
     held.handler = get_handler(content.topic)
     if held.handler is None:
         text = f"this worker has no handler for topic {content.topic!r}"
@@ -142,8 +145,8 @@ def prepare(held: Held) -> bool:
     if policy.is_poison(1):
         # A crash counts at the head, which might not have caused it: this one must go alone.
         held.goes_on = False
-    else:
-        _fill_batch(held, held.handler)
+    elif held.handler.batch is not None:
+        _fill_batch(held, held.handler, held.handler.batch)
     return True
 
 
@@ -160,12 +163,14 @@ def advance(held: Held) -> bool:
         return False
     following = _following(held)
     found = get_handler(following.topic) if following else None
-    if following is None or found is None or found.is_async != _prepared(held)[0].is_async:
+    former = held.handler
+    if following is None or found is None or former is None or found.is_async != former.is_async:
         return False
     held.started_at = None  # first: the time of the former call is nothing to the new handler
     held.handler = found
     held.deliveries.append(following)
-    _fill_batch(held, found)
+    if found.batch is not None:
+        _fill_batch(held, found, found.batch)
     if held.is_lost:
         # The lease keeper found out meanwhile, and has told those that were there.
         for delivery in held.at_hand:
@@ -174,9 +179,9 @@ def advance(held: Held) -> bool:
     return True
 
 
-def _fill_batch(held: Held, handler: Handler[Any]) -> None:
+def _fill_batch(held: Held, handler: Handler[Any], most: int) -> None:
     """Let a batch handler take the messages of its topic that follow."""
-    while len(held.deliveries) - held.done < (handler.batch or 1):
+    while len(held.deliveries) - held.done < most:
         following = _following(held)
         if following is None or following.topic != handler.topic:
             return
@@ -196,18 +201,7 @@ def _following(held: Held) -> Delivery | None:
         content = held.queue.codec.decode(leased.payload)
     except Exception:
         return None
-    lease = Lease(
-        held.lease.group,
-        held.lease.token,
-        leased.id,
-        leased.payload,
-        held.lease.priority,
-        deliveries=1,
-        failures=0,
-        published_ms=leased.published_ms,
-        expires_ms=leased.expires_ms,
-    )
-    return Delivery(lease, message_from(lease, content), held.queue.name)
+    return Delivery(held.lease, content, held.queue.name, leased)
 
 
 def handle(held: Held) -> None:
@@ -215,9 +209,9 @@ def handle(held: Held) -> None:
 
     A handler that leaves a transaction open has failed: what it wrote is rolled back.
     """
+    clean_connections()
     goes_on = True
     while goes_on:
-        clean_connections()
         try:
             call(held, check=refuse_open_transactions)
         except BaseException as error:
@@ -228,14 +222,14 @@ def handle(held: Held) -> None:
 
 async def handle_async(held: Held) -> None:
     """Await async handlers between clean-ups of the database connections."""
+    await aclean_connections()
     goes_on = True
     while goes_on:
-        await _clean_connections_async()
         try:
-            await call_async(held, check=_refuse_open_transactions_async)
+            await call_async(held, check=arefuse_open_transactions)
         except BaseException as error:
-            await _atell_failed(held, error, _refuse_open_transactions_async)
-        await _clean_connections_async()
+            await _atell_failed(held, error, arefuse_open_transactions)
+        await aclean_connections()
         goes_on = advance(held)
 
 
@@ -257,47 +251,58 @@ def call(held: Held, *, check: Callable[[], None] = _nothing) -> None:
     `check` may raise once the handler is over: then it has failed, and has acknowledged nothing.
     """
     handler, argument = _begun(held)
+    generation = _Fork.generation
     try:
-        for delivery in held.at_hand:
-            signals.send(signals.message_started, handler, delivery=delivery)
-        with _OnlyInThisProcess():
+        if signals.message_started.receivers:
+            for delivery in held.at_hand:
+                signals.send(signals.message_started, handler, delivery=delivery)
+        try:
             handler(argument)
+        finally:
+            if _Fork.generation != generation:
+                leave_fork(sys.exception())
         check()
     except (Exception, SystemExit) as error:
         _tell_failed(held, error, check)
     else:
-        for facts in _finished(held, len(held.at_hand)):
+        for facts in _finished(held, len(held.deliveries) - held.done):
             signals.send(signals.message_succeeded, handler, **facts)
 
 
 async def call_async(held: Held, *, check: Callable[[], Awaitable[None]] = _nothing_async) -> None:
     """Await an async handler and note how the delivery ended; see `call`."""
     handler, argument = _begun(held)
+    generation = _Fork.generation
     try:
-        for delivery in held.at_hand:
-            await signals.asend(signals.message_started, handler, delivery=delivery)
-        with _OnlyInThisProcess():
+        if signals.message_started.receivers:
+            for delivery in held.at_hand:
+                await signals.asend(signals.message_started, handler, delivery=delivery)
+        try:
             await handler(argument)
+        finally:
+            if _Fork.generation != generation:
+                leave_fork(sys.exception())
         await check()
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         await _atell_failed(held, error, check)
     else:
-        for facts in _finished(held, len(held.at_hand)):
+        for facts in _finished(held, len(held.deliveries) - held.done):
             await signals.asend(signals.message_succeeded, handler, **facts)
 
 
-class _OnlyInThisProcess:
-    """Ends a process that a handler has forked and lets come back: it is not the worker, and
-    would settle and claim under the worker's name."""
+class _Fork:
+    """Tells a process that a handler has forked and lets come back from the worker: it would
+    settle and claim under the worker's name."""
 
-    __slots__ = ("_process",)
+    generation = 0
 
-    def __enter__(self) -> None:
-        self._process = os.getpid()
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if os.getpid() != self._process:
-            leave_fork(error)
+def _note_fork() -> None:
+    _Fork.generation += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:
@@ -319,19 +324,23 @@ def leave_fork(error: BaseException | None) -> NoReturn:
 
 def _begun(held: Held) -> tuple[Handler[Any], Any]:
     """Note that a handler is about to be called; return it and what to call it with."""
-    handler, delivery = _prepared(held)
+    handler = held.handler
+    if handler is None:
+        raise RuntimeError("a message is handled only after prepare() said so")
     held.started_at = time.monotonic()
     if held.run_until is None:
         held.run_until = held.started_at + LONGEST_RUN_SECONDS
-    return handler, delivery if handler.batch is None else held.at_hand
+    return handler, held.deliveries[held.done] if handler.batch is None else held.at_hand
 
 
-def _finished(held: Held, count: int) -> list[dict[str, Any]]:
-    """Note the first ones at hand as finished; return what to tell of each."""
-    now = time.monotonic()
-    finished = held.at_hand[:count]
+def _finished(held: Held, count: int) -> Sequence[dict[str, Any]]:
+    """Note the first ones at hand as finished; return what to tell of each, if anybody asks."""
+    finished = held.at_hand[:count] if signals.message_succeeded.receivers else ()
     held.done += count
     held.settlement = Settlement.ack(held.lease, held.done)
+    if not finished:
+        return ()
+    now = time.monotonic()
     seconds = now - (held.started_at or now)
     return [{"delivery": delivery, "duration_seconds": seconds} for delivery in finished]
 
@@ -361,7 +370,7 @@ async def _atell_failed(
         await signals.asend(signals.message_failed, handler, **failure)
 
 
-def _acknowledged(held: Held) -> list[dict[str, Any]]:
+def _acknowledged(held: Held) -> Sequence[dict[str, Any]]:
     """Note as finished what a batch handler acknowledged before it raised an error."""
     count = held.acknowledged - held.done
     if not count or held.settlement is not None:
@@ -381,50 +390,6 @@ def exhausted(
     if policy.on_exhausted == "dead_letter_group":
         return Settlement.dead_group(lease, reason, error_text, done=done)
     return Settlement.halt(lease, reason, error_text, done=done)
-
-
-def clean_connections() -> None:
-    """Give the next message usable database connections: none that died, grew too old or
-    was left inside a transaction. Never raises: what is wrong, the next query tells."""
-    try:
-        for connection in connections.all(initialized_only=True):
-            if connection.connection is None:
-                continue
-            if connection.in_atomic_block or not connection.autocommit:
-                _end_transaction(connection)
-            # A worker idles for hours: whether the server still knows a connection that
-            # was kept is asked before its next use, whatever CONN_HEALTH_CHECKS says.
-            connection.health_check_enabled = True  # type: ignore[attr-defined] # not in the stubs
-        close_old_connections()
-    except DatabaseError:
-        log.exception("a connection cannot be cleaned", extra={"action": "clean_up_failed"})
-
-
-def _end_transaction(connection: BaseDatabaseWrapper) -> None:
-    log.warning(
-        "a handler left a transaction open; it is rolled back",
-        extra={"action": "transaction_left_open", "database": connection.alias},
-    )
-    try:
-        connection.close()
-    finally:
-        # A wrapper that is closed inside a transaction refuses to connect again.
-        del connections[connection.alias]
-
-
-def refuse_open_transactions() -> None:
-    """Raise TransactionManagementError when the handler left a transaction open."""
-    for connection in connections.all(initialized_only=True):
-        is_off = not connection.autocommit and connection.settings_dict["AUTOCOMMIT"]
-        if connection.connection is not None and (connection.in_atomic_block or is_off):
-            raise TransactionManagementError(
-                f"the handler left a transaction of database {connection.alias!r} open;"
-                " what it wrote is rolled back"
-            )
-
-
-_clean_connections_async = sync_to_async(clean_connections)
-_refuse_open_transactions_async = sync_to_async(refuse_open_transactions)
 
 
 def _prepared(held: Held) -> tuple[Handler[Any], Delivery]:

@@ -48,7 +48,7 @@ class LeaseKeeper(threading.Thread):
         retentions: Mapping[str, Retention],
         describe: Callable[[], dict[str, str | int]],
         on_overdue: Callable[[Held], None],
-        on_newer_schema: Callable[[int], None],
+        on_unknown_schema: Callable[[int | str], None],
         tell: Callable[..., None],
     ) -> None:
         super().__init__(name="groupqueue-lease-keeper", daemon=True)
@@ -58,7 +58,7 @@ class LeaseKeeper(threading.Thread):
         self._retentions = retentions
         self._describe = describe
         self._on_overdue = on_overdue
-        self._on_newer_schema = on_newer_schema
+        self._on_unknown_schema = on_unknown_schema
         self._tell = tell
         self._held: dict[int, Held] = {}
         self._last_tokens = dict.fromkeys(transports, 0)
@@ -120,8 +120,8 @@ class LeaseKeeper(threading.Thread):
                 self._outages[name].failed(error)
             else:
                 self._outages[name].answered()
-                if schema > calls.SCHEMA_VERSION:
-                    self._on_newer_schema(schema)
+                if isinstance(schema, str) or schema > calls.SCHEMA_VERSION:
+                    self._on_unknown_schema(schema)
                 elif self._retentions[name] != Retention():
                     self._trim(name, self._retentions[name])
 

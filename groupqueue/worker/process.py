@@ -70,7 +70,7 @@ class WorkerProcess:
             retentions={config.name: config.dead_retention for config in configs},
             describe=self._describe,
             on_overdue=self._overdue,
-            on_newer_schema=self._newer_schema,
+            on_unknown_schema=self._unknown_schema,
             tell=self._teller.tell,
         )
         sources = [
@@ -250,10 +250,12 @@ class WorkerProcess:
             time.sleep(SETTLED_CHECK_SECONDS)
         self.hand_back()
 
-    def _newer_schema(self, schema: int) -> None:
-        """Newer workers have changed the layout of the keys: this one must not touch them."""
+    def _unknown_schema(self, schema: int | str) -> None:
+        """Newer workers have changed the layout of the keys, or somebody has written what is none
+        there: this one must not touch them."""
         log.error(
-            "the queue's keys have schema %s, this version knows %s; upgrade groupqueue",
+            "the queue's keys have schema %r, this version knows %s: upgrade groupqueue, or, if no"
+            " version wrote that, put the field schema of the queue's key meta right",
             schema,
             calls.SCHEMA_VERSION,
             extra={"action": "newer_schema"},

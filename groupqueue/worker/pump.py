@@ -11,11 +11,13 @@ from queue import Empty, SimpleQueue
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.handlers import blames_neighbours
+from groupqueue.worker.ahead import AHEAD_SECONDS, Line
 from groupqueue.worker.executor import Held, prepare
 from groupqueue.worker.leases import LeaseKeeper
 from groupqueue.worker.options import WorkerOptions
 from groupqueue.worker.pool import InlinePool, Pool, ThreadPool
-from groupqueue.worker.sources import HintListener, Recovery, Source
+from groupqueue.worker.sources import Claim, HintListener, Recovery, Source
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -60,8 +62,13 @@ class Pump:
         self._pool: Pool = (
             InlinePool(self._inbox.put, on_loop_ended)
             if self._concurrency == 1
-            else ThreadPool(self._concurrency, self._inbox.put, on_loop_ended)
+            else ThreadPool(
+                self._concurrency, self._inbox.put, on_loop_ended, handle_next=self._handle_next
+            )
         )
+        # A crash counts against what waits, too.
+        is_ahead = not any(blames_neighbours(source.config) for source in sources)
+        self._line = Line(self._hand_back, hands=self._concurrency) if is_ahead else None
         self._listeners = {id(source): HintListener(source, self._inbox.put) for source in sources}
         self._on_stopping = on_stopping
         self._on_claimed = on_claimed
@@ -69,6 +76,13 @@ class Pump:
         self._turning = threading.Lock()
         self._has_told = False
         self._running = 0
+        """Leases that have not come back from their handlers."""
+        self._claimed: list[Claim] = []
+        """Those of them that nothing has been done with yet, all from one queue."""
+        self._claimed_from: Source | None = None
+        # Not where this thread runs handlers: nobody would renew what waits for it, unknown to the
+        # keeper. Who counts claims has to know of the last ones first.
+        self._overlaps = is_ahead and self._concurrency > 1 and self._claims_left is None
         self._suspect: Held | None = None
         """Claimed, and handled with nothing beside it until it is settled: Held.is_suspect."""
         self._suspect_waits_until = 0.0
@@ -107,7 +121,7 @@ class Pump:
             if self.stop_reason and not self._running and not self._unsettled():
                 return
             self._tend_suspect()
-            if not self._turn_all():
+            if not (self._turn_all() or self._accept_claimed() or self._handle_waiting()):
                 self._wait()
 
     def _turn_all(self) -> bool:
@@ -123,13 +137,22 @@ class Pump:
                 continue
             if not (want or source.finished or source.is_hinted):
                 continue
+            if self._claimed_from is not source:
+                self._accept_claimed()  # another server may keep this thread waiting
             # Something to settle takes a turn anyway: claim with it what may have come.
             with self._turning:
-                claimed = source.turn(
+                end = source.begin_turn(
                     self._want(), most=self._claims_left, is_stopping=self._is_stopping
                 )
-            for held in claimed:
-                self._begin(held)
+                if self._overlaps:
+                    self._accept_claimed()
+                claimed = end()
+            self._running += len(claimed)
+            self._claimed += claimed
+            self._claimed_from = source
+            if not self._overlaps:
+                self._accept_claimed()
+            self._handle_waiting()
             if source.is_away:
                 Recovery(source, self._inbox.put).start()
             turned = True
@@ -138,14 +161,22 @@ class Pump:
     def _want(self) -> int:
         if self.stop_reason or self._suspect:
             return 0
-        free = min(self._concurrency - self._running, calls.MAX_LEASES_PER_CALL)
+        hands = self._concurrency + (self._line.spare if self._line else 0)
+        free = max(0, min(hands - self._running, calls.MAX_LEASES_PER_CALL))
         return free if self._claims_left is None else min(free, self._claims_left)
 
     def _is_stopping(self) -> bool:
         return bool(self.stop_reason)
 
-    def _begin(self, held: Held) -> None:
-        self._running += 1
+    def _accept_claimed(self) -> bool:
+        """Begin with what has been claimed: at the latest while the next turn is under way, so
+        that neither the server waits for that nor the other way round. Say if there was any."""
+        claimed, self._claimed = self._claimed, []
+        for claim in claimed:
+            self._accept(claim())
+        return bool(claimed)
+
+    def _accept(self, held: Held) -> None:
         if self._claims_left is not None:
             self._claims_left -= 1 + len(held.lease.rest)
             self._on_claimed(self._claims_left)
@@ -156,7 +187,11 @@ class Pump:
         if held.settlement is not None or not prepare(held):
             self._inbox.put(held)
         elif not held.is_suspect:
-            self._pool.start(held)
+            if self._line:
+                self._line.add(held)
+                self._pool.call_next()
+            else:
+                self._pool.start(held)
         elif self._suspect is None:
             self._suspect = held
             self._has_begun_suspect = self._has_ended_suspect = False
@@ -166,6 +201,40 @@ class Pump:
         else:
             # Not to be beside the first one even while it waits.
             held.settlement = Settlement.release(held.lease, SUSPECT_PAUSE_SECONDS)
+            self._inbox.put(held)
+
+    def _handle_waiting(self) -> bool:
+        """Handle what waits in line, until it is empty or something else is to be seen to;
+        say if anything waited. More hands than one help themselves."""
+        until = time.monotonic() + AHEAD_SECONDS
+        if self._concurrency > 1 or not self._handle_next():
+            return False
+        # Others wait for the settlements of what is done.
+        while time.monotonic() < until and self._handle_next():
+            pass
+        return True
+
+    def _handle_next(self) -> bool:
+        """Handle whoever is next in line, in the thread that calls; False if nobody is."""
+        line = self._line
+        held = line.take() if line else None
+        if line is None or held is None:
+            return False
+        if self.stop_reason or held.is_lost or time.monotonic() >= held.lasts_until:
+            held.settlement = Settlement.release(held.lease)
+            self._inbox.put(held)
+        else:
+            begun_at = line.begun()
+            self._pool.run(held)
+            line.ended(begun_at)
+        return True
+
+    def _hand_back(self, waiting: Sequence[Held]) -> None:
+        """Release leases that wait behind a slow handler; called by the line's own thread."""
+        for source in list(self._sources):
+            if of_source := [held for held in waiting if held.queue is source.config]:
+                source.hand_back(of_source)
+        for held in waiting:
             self._inbox.put(held)
 
     def _tend_suspect(self) -> None:
@@ -211,6 +280,9 @@ class Pump:
         if isinstance(event, Source):
             event.next_due = 0.0
             event.is_hinted = True
+        elif isinstance(event, Held) and event.is_handed_back:
+            self._running -= 1
+            self._unclaim(event, 0)
         elif isinstance(event, Held):
             self._running -= 1
             self._has_ended_suspect = self._has_ended_suspect or event is self._suspect
@@ -221,17 +293,21 @@ class Pump:
                 )
             self.processed += event.settlement.done
             self.failed += event.settlement.outcome in FAILURES
-            if self._claims_left is not None:
-                # What was not begun is handed back, and is not one of --max-messages.
-                begun = event.settlement.done + (event.settlement.outcome != "ack")
-                self._claims_left += 1 + len(event.lease.rest) - max(1, begun)
-                self._on_claimed(self._claims_left)
+            self._unclaim(
+                event, max(1, event.settlement.done + (event.settlement.outcome != "ack"))
+            )
             for source in self._sources:
                 if source.config is event.queue:
                     source.finished.append(event)
                 elif self._burst:
                     # Its handler may have published there.
                     source.is_exhausted, source.next_due = False, 0.0
+
+    def _unclaim(self, held: Held, begun: int) -> None:
+        """Count only what was begun of a lease as one of --max-messages."""
+        if self._claims_left is not None:
+            self._claims_left += 1 + len(held.lease.rest) - begun
+            self._on_claimed(self._claims_left)
 
     def _wait(self) -> None:
         """Sleep until something happens; listen for hints where messages may come from."""

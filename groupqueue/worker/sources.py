@@ -6,13 +6,14 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from groupqueue import signals
 from groupqueue.conf import QueueConfig
 from groupqueue.core import calls
-from groupqueue.core.calls import Settled, Turned
+from groupqueue.core.calls import Settled, Settlement, Turned
 from groupqueue.exceptions import GroupQueueError, ServerUnavailable
 from groupqueue.handlers import largest_batch
 from groupqueue.transport.redis import RedisTransport
@@ -25,6 +26,9 @@ log = logging.getLogger("groupqueue.worker")
 
 # An idle worker looks for itself this often, whatever hints say.
 LONGEST_IDLE_SECONDS = 2.0
+Claim = Callable[[], Held]
+"""A lease that has only been claimed: decodes it."""
+
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 PAUSE_AFTER_ERROR_SECONDS = 0.5
 
@@ -61,6 +65,7 @@ class Source:
         self._keeper = keeper
         self._shares = shares
         self._visibility_seconds = visibility_seconds
+        self._visibility_ms = calls.milliseconds(visibility_seconds, "visibility", positive=True)
         self._goes_on = batch is not None
         self._lease_size = batch or largest_batch()
         self._last_token = 0
@@ -68,34 +73,57 @@ class Source:
         self._errors_in_a_row = 0
         self._outage = Outage(config.name)
 
-    def turn(
+    def begin_turn(
         self, want: int, *, most: int | None = None, is_stopping: Callable[[], bool] = never
-    ) -> list[Held]:
-        """Settle what is finished and claim up to `want` groups, and `most` messages of them.
+    ) -> Callable[[], Sequence[Claim]]:
+        """Ask to settle what is finished and to claim up to `want` groups, and `most` messages
+        of them; what is returned waits for the answer.
 
-        Returns the leases; nothing when Redis does not answer, which makes the queue
+        That returns the claims; none when Redis does not answer, which makes the queue
         `is_away`. What was finished is kept until the server has answered for it.
         `is_stopping` is asked before a further message of a lease is begun.
         """
         batch = self.finished[: calls.MAX_LEASES_PER_CALL]
-        settlements = [held.settlement for held in batch if held.settlement is not None]
         preference = self._shares.preference(want)
         lease_size = self._lease_size
         if most is not None and want:
             lease_size = min(lease_size, most // want)
         asked_at = time.monotonic()
         self._turn_number += 1
-        try:
-            turned = self.transport.turn(
+        answer = self.transport.begin(
+            calls.turn(
+                self.transport.prefix,
                 self._worker_id,
-                settlements,
+                [held.settlement for held in batch if held.settlement is not None],
                 want,
-                visibility=self._visibility_seconds,
+                visibility_ms=self._visibility_ms,
                 preference=preference,
                 batch=lease_size,
                 number=self._turn_number,
                 rates=self.config.rates,
+                decode_leases=False,
             )
+        )
+
+        def claim(row: calls.Row) -> Held:
+            lease, lasts_until = calls.lease_of(row), asked_at + self._visibility_seconds
+            return Held(self.config, lease, lasts_until, asked_at, self._goes_on, is_stopping)
+
+        def end() -> Sequence[Claim]:
+            turned = self._answered(batch, answer)
+            if turned is None:
+                return []
+            self._shares.charge(preference, len(turned.rows))
+            self._plan(turned, want)
+            return [partial(claim, row) for row in turned.rows]
+
+        return end
+
+    def _answered(self, batch: Sequence[Held], answer: Callable[[], Turned]) -> Turned | None:
+        """Wait for the answer to a turn and take in what it says of settlements and losses;
+        None when there is no answer, or an error."""
+        try:
+            turned = answer()
         except GroupQueueError as error:
             if isinstance(error, ServerUnavailable):
                 # The turn may have happened: its claims are unknown to us, and a second
@@ -105,7 +133,7 @@ class Source:
                 for held in batch:
                     held.is_uncertain = True
             self.paused_until = time.monotonic() + self.note_error(error)
-            return []
+            return None
         self._errors_in_a_row = 0
         self._outage.answered()
         self.is_hinted = False
@@ -116,13 +144,23 @@ class Source:
             note_settled(held, settled)
         signals.send_expired(self.config.name, turned.expired)
         signals.send_buried(self.config.name, turned.buried)
-        self._shares.charge(preference, len(turned.leases))
-        self._plan(turned, want)
-        lasts_until = asked_at + self._visibility_seconds
-        return [
-            Held(self.config, lease, lasts_until, asked_at, self._goes_on, is_stopping)
-            for lease in turned.leases
-        ]
+        return turned
+
+    def hand_back(self, waiting: Sequence[Held]) -> None:
+        """Release leases that have not begun; from any thread, while a turn may be under way.
+
+        What the server did not answer for has its settlement noted, for the next turn.
+        """
+        releases = [Settlement.release(held.lease) for held in waiting]
+        try:
+            self.transport.turn(self._worker_id, releases, 0, visibility=1)
+        except GroupQueueError:
+            for held, release in zip(waiting, releases, strict=True):
+                held.settlement = release
+            return
+        for held in waiting:
+            held.is_handed_back = True
+            self._keeper.let_go(held)
 
     def recount(self, held: Held, *, is_begun: bool) -> bool:
         """Count a message as being handled only from when it is; False if that cannot be said."""
@@ -159,9 +197,9 @@ class Source:
         return pause_seconds
 
     def _plan(self, turned: Turned, want: int) -> None:
-        if turned.leases:
-            self._last_token = max(lease.token for lease in turned.leases)
-        self.is_exhausted = want > 0 and len(turned.leases) < want and turned.wait_ms != 0
+        if turned.rows:
+            self._last_token = max(map(calls.token_of, turned.rows))
+        self.is_exhausted = want > 0 and len(turned.rows) < want and turned.wait_ms != 0
         wait_seconds = LONGEST_IDLE_SECONDS
         if turned.wait_ms >= 0:
             wait_seconds = min(turned.wait_ms / 1000, LONGEST_IDLE_SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 from django.dispatch import Signal
 
 from groupqueue import signals
-from groupqueue.worker.executor import clean_connections
+from groupqueue.worker.databases import clean_connections
 
 log = logging.getLogger("groupqueue.worker")
 

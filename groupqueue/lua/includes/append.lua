@@ -2,8 +2,8 @@
 -- Returns how many groups became claimable.
 -- Keeps: a group stands in one tier; a leased, parked or paused group is not disturbed.
 --@include digits
+--@include add_to
 --@include score
---@lazy tier_of
 --@lazy widen
 -- Sends a command with values by the thousand, as `unpack` sees no more at once; returns
 -- the sum of the replies.
@@ -26,14 +26,9 @@ local function due_moment(shard, plan, index, entry)
 end
 
 local function append(shard, plan)
-  local prefix, new, ready, backlog, claimable = shard.prefix, {}, {}, {}, 0
+  local prefix, ready, backlog, claimable = shard.prefix, {}, {}, 0
   for index, group in ipairs(plan.groups) do
     local entry, tier = plan.by_group[group], plan.tiers[index]
-    if not tier then
-      -- A group that has messages but no tier has lost it by hand.
-      tier = tier_of(shard, group, plan.depths[index] == 0 and entry.first_tier)
-      new[#new + 1], new[#new + 2] = group, tier
-    end
     local members = ready[tier] or {}
     ready[tier] = members
     members[#members + 1], members[#members + 2] = due_moment(shard, plan, index, entry), group
@@ -41,10 +36,10 @@ local function append(shard, plan)
     redis.call("RPUSH", prefix .. ":q:" .. group, unpack(entry))
     if entry.width then widen(shard, group, entry.width) end
   end
-  in_thousands(new, "HSET", prefix .. ":prio")
+  in_thousands(plan.new, "HSET", prefix .. ":prio")
   for tier, members in pairs(ready) do
     claimable = claimable + in_thousands(members, "ZADD", prefix .. ":ready:" .. tier, "NX")
-    redis.call("HINCRBY", prefix .. ":backlog", tier, digits(backlog[tier]))
+    add_to(prefix .. ":backlog", tier, digits(backlog[tier]))
   end
   return claimable
 end

@@ -4,6 +4,7 @@
 -- Returns whether the group was doomed and has been seen to.
 -- Keeps: what was published since then stays.
 --@include digits
+--@include add_to
 --@include score
 --@include tally
 --@include has_flag
@@ -24,23 +25,28 @@ local function bury(shard, group, tier)
     lessen_doom(shard, group)
     return false
   end
-  if not read_if_fit("XLEN", prefix .. ":dead") then
-    redis.call("HSET", prefix .. ":errors", group, "WRONGKEY " .. prefix .. ":dead is no stream")
+  local is_fit, why = read_if_fit("XLEN", prefix .. ":dead"), "WRONGKEY " .. prefix .. ":dead is no stream"
+  local most, done = math.max(1, math.min(BURIED_AT_ONCE, shard.may_drop, tonumber(count), left)), 0
+  shard.buried = shard.buried or {}
+  while is_fit and done < most do
+    local id = string.sub(redis.call("LINDEX", list, 0), 1, 32)
+    is_fit, why = dead_letter(shard, group, tier, "group", "it waited behind message " .. behind)
+    if is_fit then
+      done = done + 1
+      table.insert(shard.buried, group)
+      table.insert(shard.buried, id)
+      forget_heads(shard, { group })
+    end
+  end
+  if done == 0 then
+    redis.call("HSET", prefix .. ":errors", group, why)
     redis.call("ZADD", prefix .. ":ready:" .. tier, "XX", digits(shard.now_ms + DEAD_UNFIT_PAUSE_MS), group)
     return true
   end
-  local most = math.max(1, math.min(BURIED_AT_ONCE, shard.may_drop, tonumber(count), left))
-  shard.buried = shard.buried or {}
-  for _ = 1, most do
-    table.insert(shard.buried, group)
-    table.insert(shard.buried, string.sub(redis.call("LINDEX", list, 0), 1, 32))
-    dead_letter(shard, group, tier, "group", "it waited behind message " .. behind)
-    forget_heads(shard, { group })
-  end
-  lessen_doom(shard, group, most)
-  shard.may_drop = shard.may_drop - most
-  place_groups(shard, { { group, tier, score(shard.now), left - most } })
-  redis.call("HINCRBY", prefix .. ":backlog", tier, digits(-most))
-  tally(shard, "dead", most)
+  lessen_doom(shard, group, done < left and done or nil) -- what is to come is not doomed
+  shard.may_drop = shard.may_drop - done
+  place_groups(shard, { { group, tier, score(shard.now), left - done } })
+  add_to(prefix .. ":backlog", tier, digits(-done))
+  tally(shard, "dead", done)
   return true
 end

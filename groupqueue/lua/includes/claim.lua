@@ -11,6 +11,7 @@
 -- Cost: O(log N + want) per tier; no more is leased once that has about 4 MB.
 -- Keeps: lock and score change together.
 --@include digits
+--@include add_to
 --@include tally
 --@include picker
 --@lazy mend
@@ -33,7 +34,7 @@ local function lease(shard, request, group, tier)
     if width then group = start_next(shard, group, tier, width) end
     if not group then return nil end
   end
-  local element, token = redis.pcall("LINDEX", prefix .. ":q:" .. group, 0), digits(shard.token + 1)
+  local element, token = redis.pcall("LINDEX", prefix .. ":q:" .. group, "0"), digits(shard.token + 1)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
     "PX", digits(request.visibility_ms), "NX") then
     mend(shard, group, tier, element)
@@ -43,11 +44,7 @@ local function lease(shard, request, group, tier)
     drop_expired(shard, group, tier)
     return nil
   end
-  local deliveries = redis.pcall("HINCRBY", prefix .. ":attempts", group, 1)
-  if type(deliveries) == "table" then -- only editing by hand can leave what is no number
-    redis.call("HSET", prefix .. ":attempts", group, "1")
-    deliveries = 1
-  end
+  local deliveries = add_to(prefix .. ":attempts", group, "1")
   local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or ""
   failures = string.match(failures, "^%d+ %d+$") or "0"
   local row = { group, token, deliveries, failures, tier, element }
@@ -73,9 +70,9 @@ local function claim_seen(shard, request, leases)
     if row then
       leases[#leases + 1] = row
       holders[#holders + 1], holders[#holders + 2] = row[1], request.worker
-      held[tier] = held[tier] or {}
-      table.insert(held[tier], deadline)
-      table.insert(held[tier], row[1])
+      local members = held[tier] or {}
+      held[tier] = members
+      members[#members + 1], members[#members + 2] = deadline, row[1]
     end
     if not row or is_wide then mended = mended + 1 end
   end
@@ -89,6 +86,7 @@ end
 -- Mending is rare, and there may be any number of expired messages, and of a wide group each
 -- look takes one: whoever asks again goes on where this left off.
 local LOOKS, MOST_DROPPED, MOST_BYTES, MOST_MESSAGES = 10, 1000, 4194304, 10000
+local LARGEST_TOKEN = 9000000000000000 -- the year 2255, and within what a double counts exactly
 
 local function claim(shard, request)
   local leases, wait_ms, mended = {}, -1, 0
@@ -100,7 +98,9 @@ local function claim(shard, request)
     shard.may_lease, wait_ms = allowance(shard, rate)
     if shard.may_lease == 0 then return leases, wait_ms end
   end
-  shard.token = math.max(tonumber(shard.size.fence or "0") or 0, shard.now_us - 1)
+  local last = tonumber(shard.size.fence or "0") or 0
+  if last > LARGEST_TOKEN then last = 0 end -- only by hand: none could be counted up from there
+  shard.token = math.max(last, shard.now_us - 1)
   for _ = 1, LOOKS do
     wait_ms, mended = claim_seen(shard, request, leases)
     if mended == 0 or #leases == request.want or shard.may_drop <= 0 then break end

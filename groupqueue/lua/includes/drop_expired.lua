@@ -2,6 +2,7 @@
 -- hundred at most and no more than `shard.may_drop` but one, and let the group go again.
 -- What is dropped is noted in `shard.expired` as group, id, ….
 --@include digits
+--@include add_to
 --@include score
 --@include tally
 --@include is_expired
@@ -25,6 +26,6 @@ local function drop_expired(shard, group, tier)
   shard.may_drop = shard.may_drop - dropped
   forget_heads(shard, { group })
   end_leases(shard, { { group, tier, score(shard.now), redis.call("LLEN", list) } })
-  redis.call("HINCRBY", shard.prefix .. ":backlog", tier, digits(-dropped))
+  add_to(shard.prefix .. ":backlog", tier, digits(-dropped))
   tally(shard, "expired", dropped)
 end

@@ -4,6 +4,7 @@
 --@include uncount
 --@include add_failure
 --@include note_error
+--@include read_if_fit
 --@include set_flag
 --@include dead_letter
 --@include wide_of
@@ -26,28 +27,8 @@ local function count_last_failure(shard, s)
   if s.value ~= "poison" then add_failure(shard, s.group) end
 end
 
-function outcomes.dead(shard, s)
-  count_last_failure(shard, s)
-  dead_letter(shard, s.group, s.tier, s.value, s.error)
-  return 1, s.now
-end
-
--- What waits behind the head follows it, by whoever claims next: there may be any number.
-function outcomes.dead_group(shard, s)
-  -- Not s.id, which is the lease's head: in a batch others went before it.
-  local id = string.sub(redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0), 1, 32)
-  outcomes.dead(shard, s)
-  local whole = wide_of(s.group) or s.group
-  local left = redis.call("LLEN", shard.prefix .. ":q:" .. whole)
-  if left > 0 then
-    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. id)
-    set_flag(shard, "doomed", true)
-  end
-  return 1, s.now
-end
-
-function outcomes.halt(shard, s)
-  count_last_failure(shard, s)
+-- Holds a group until an operator resumes it.
+local function hold_back(shard, s)
   -- An operator's pause of the running lease stays noted behind the halt.
   local paused = shard.size.paused > 0 and redis.call("HGET", shard.prefix .. ":paused", s.group)
   redis.call("HSET", shard.prefix .. ":paused", s.group,
@@ -55,6 +36,35 @@ function outcomes.halt(shard, s)
   note_error(shard, s.group, s.error)
   shard.size.paused = 1
   return 0, s.now
+end
+
+function outcomes.halt(shard, s)
+  count_last_failure(shard, s)
+  return hold_back(shard, s)
+end
+
+function outcomes.dead(shard, s)
+  count_last_failure(shard, s)
+  local is_aside, why = dead_letter(shard, s.group, s.tier, s.value, s.error)
+  if is_aside then return 1, s.now end
+  -- Nothing is lost, nothing overtakes it, and somebody is told.
+  s.outcome, s.error = "halt", why .. "; " .. s.error
+  return hold_back(shard, s)
+end
+
+-- What waits behind the head follows it, by whoever claims next: there may be any number.
+function outcomes.dead_group(shard, s)
+  -- Not s.id, which is the lease's head: in a batch others went before it.
+  local id = string.sub(redis.call("LINDEX", shard.prefix .. ":q:" .. s.group, 0), 1, 32)
+  local gone, due = outcomes.dead(shard, s)
+  if gone == 0 then return gone, due end
+  local whole = wide_of(s.group) or s.group
+  local left = read_if_fit("LLEN", shard.prefix .. ":q:" .. whole) or 0
+  if left > 0 then
+    redis.call("HSET", shard.prefix .. ":doomed", whole, digits(left) .. " " .. id)
+    set_flag(shard, "doomed", true)
+  end
+  return 1, s.now
 end
 
 local function end_otherwise(shard, s)

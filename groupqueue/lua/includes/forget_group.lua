@@ -1,7 +1,6 @@
 -- forget_group: drop every record of a group whose messages are gone, leased or not.
 --@include forget_heads
 --@include end_halt
---@include has_flag
 --@include leave_place
 --@include end_width
 --@include lessen_doom
@@ -12,9 +11,7 @@ local function forget_group(shard, group, tier)
   redis.call("HDEL", shard.prefix .. ":holders", group)
   forget_heads(shard, { group })
   end_halt(shard, group)
-  if has_flag(shard, "wide") then
-    end_width(shard, group)
-    leave_place(shard, group, 0)
-  end
+  end_width(shard, group)
+  leave_place(shard, group, 0) -- the queue may not know of it, after editing by hand
   lessen_doom(shard, group)
 end

@@ -4,5 +4,5 @@
 local function is_given_up(shard, worker, number)
   if number == "0" then return false end
   local upto = read("GET", shard.prefix .. ":turn:" .. worker)
-  return upto and tonumber(number) <= tonumber(upto)
+  return upto and tonumber(number) <= (tonumber(upto) or 0)
 end

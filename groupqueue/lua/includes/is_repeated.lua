@@ -4,5 +4,5 @@
 --@include read
 local function is_repeated(shard, publisher, sequence)
   local last = read("GET", shard.prefix .. ":publisher:" .. publisher)
-  return last and tonumber(last) >= tonumber(sequence)
+  return last and (tonumber(last) or 0) >= tonumber(sequence)
 end

@@ -5,45 +5,40 @@
 local TIER_NAMES = { [0] = "0", "1", "2", "3", "4" }
 
 local function picker(shard, request)
-  local queues, first = {}, {}
+  local queues, first, upto = {}, {}, digits(request.want)
   for tier = request.min_tier, 4 do
     local ready = "ready:" .. TIER_NAMES[tier]
-    queues[tier], first[tier] = {}, 1
     if shard.size[ready] > 0 then
-      queues[tier] = redis.call("ZRANGE", shard.prefix .. ":" .. ready, 0, digits(request.want), "WITHSCORES")
+      queues[tier], first[tier] = redis.call("ZRANGE", shard.prefix .. ":" .. ready, "0", upto, "WITHSCORES"), 1
     end
   end
-  local function due(tier)
-    local moment = tonumber(queues[tier][first[tier] + 1] or "")
-    return moment and moment <= shard.now and moment
-  end
-  local function longest_waiting(from)
-    local best, best_moment
+  -- The tier whose first group has waited longest, or else the highest that has a due one.
+  local function due_tier(from, is_highest)
+    local best, best_moment = nil, shard.now
     for tier = 4, from, -1 do
-      local moment = due(tier)
-      if moment and (not best or moment < best_moment) then best, best_moment = tier, moment end
+      local moment = queues[tier] and tonumber(queues[tier][first[tier] + 1] or "")
+      if moment and (moment < best_moment or (not best and moment == best_moment)) then
+        best, best_moment = tier, moment
+        if is_highest then return best end
+      end
     end
     return best
   end
-  local function urgent()
-    if request.threshold >= 0 then
-      return longest_waiting(math.max(request.threshold, request.min_tier))
+  local function pick(is_preferred)
+    local tier
+    if is_preferred then
+      tier = due_tier(math.max(request.threshold, request.min_tier), request.threshold < 0)
     end
-    for tier = 4, request.min_tier, -1 do
-      if due(tier) then return tier end
-    end
-  end
-  local function pick(preferred)
-    local tier = (preferred and urgent()) or longest_waiting(request.min_tier)
+    tier = tier or due_tier(request.min_tier)
     if not tier then return nil end
-    local group = queues[tier][first[tier]]
-    first[tier] = first[tier] + 2
-    return group, TIER_NAMES[tier]
+    local at = first[tier]
+    first[tier] = at + 2
+    return queues[tier][at], TIER_NAMES[tier]
   end
   local function wait_ms()
     local nearest
-    for tier = request.min_tier, 4 do
-      local text = queues[tier][first[tier] + 1]
+    for tier, queue in pairs(queues) do
+      local text = queue[first[tier] + 1]
       local moment = text and text ~= "inf" and tonumber(text)
       if moment and (not nearest or moment < nearest) then nearest = moment end
     end

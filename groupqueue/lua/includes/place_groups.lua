@@ -21,9 +21,9 @@ local function place_groups(shard, places)
       elseif shard.size.held > 0 then
         due = hold_due(shard, group, due)
       end
-      ready[tier] = ready[tier] or {}
-      table.insert(ready[tier], due)
-      table.insert(ready[tier], group)
+      local members = ready[tier] or {}
+      ready[tier] = members
+      members[#members + 1], members[#members + 2] = due, group
     end
   end
   for tier, members in pairs(ready) do

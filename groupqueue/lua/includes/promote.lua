@@ -12,10 +12,11 @@ local MOST_PROMOTED = 100
 -- What was noted of a scheduled message: its group, tier and element; nil when it is held,
 -- and lies in its group already, or when nothing is left of it. A message that cannot join
 -- has no tier: its group's list is none, or the widths are, or its data is no more what it was.
-local function understood(shard, noted)
+local function understood(shard, id, noted)
   if not noted then return nil end
   local tier, width, length = string.match(noted, "^M([0-4])(%d%d%d%d)(%d%d%d%d)")
   local group = string.sub(noted, 11, 10 + (tonumber(length) or 0))
+  if group == "" or string.sub(noted, 11 + #group, 42 + #group) ~= id then tier = nil end
   local kind = redis.call("TYPE", shard.prefix .. ":q:" .. group).ok
   if kind ~= "list" and kind ~= "none" then tier = nil end
   if width == "0000" then width = nil end
@@ -30,7 +31,7 @@ local function promote(shard)
   if #ids > 0 then
     local groups, by_group, done = {}, {}, {}
     for index, noted in ipairs(redis.call("HMGET", data, unpack(ids))) do
-      local group, tier, element, width = understood(shard, noted)
+      local group, tier, element, width = understood(shard, ids[index], noted)
       if group and not tier then
         -- It waits for somebody to put this right, and nobody spins on it.
         redis.call("ZADD", scheduled, digits(shard.now_ms + 1000), ids[index])

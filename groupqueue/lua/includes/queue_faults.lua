@@ -1,55 +1,43 @@
--- queue_faults: what is wrong with what a shard has one of: its flags, counters, last token.
--- Returns the faults and what was seen.
+-- queue_faults: what is wrong with what a shard has one of: its rate, counters, last token, and
+-- what flag_faults finds. Returns the faults and what was seen.
 --@include digits
---@include has_flag
+--@include flag_faults
 --@include count_messages
+--@include bad_counters
+--@include fields_of
+--@include is_token
+--@include is_whole_number
+--@include parsed_rate
 local BACKLOG_TIERS = { "0", "1", "2", "3", "4" }
 
-local function is_whole_number(text)
-  return string.find(text, "^-?%d+$") ~= nil and #text < 18
-end
-
--- The flags that should be set or not and are the other way, see set_flag.
-local function wrong_flags(shard)
-  local function size(name) return redis.call("HLEN", shard.prefix .. ":" .. name) end
-  local wanted = { doomed = size("doomed") > 0, rates = size("rates") > 0, wide = size("wide") > 0,
-    stopped = redis.call("HEXISTS", shard.prefix .. ":meta", "stopped") == 1 }
-  local wrong = {}
-  for _, word in ipairs({ "doomed", "rates", "stopped", "wide" }) do
-    if wanted[word] ~= has_flag(shard, word) then wrong[#wrong + 1] = word end
+-- What `backlog` says of tiers, and of what is none.
+local function backlog_faults(shard, sums)
+  local found, backlog = {}, fields_of(shard.prefix .. ":backlog")
+  for _, tier in ipairs(BACKLOG_TIERS) do
+    local noted = backlog[tier] or "0"
+    backlog[tier] = nil
+    if not is_whole_number(noted) or (sums and tonumber(noted) ~= sums[tier]) then
+      table.insert(found, tier .. ", " .. string.sub(noted, 1, 50) .. ", " .. (sums and digits(sums[tier]) or "?"))
+    end
   end
-  return wrong
-end
-
-local function fields_of(key)
-  local found, fields = redis.call("HGETALL", key), {}
-  for index = 1, #found, 2 do fields[found[index]] = found[index + 1] end
-  return fields
+  for other, noted in pairs(backlog) do
+    table.insert(found, string.sub(other, 1, 50) .. ", " .. string.sub(noted, 1, 50) .. ", 0")
+  end
+  return found
 end
 
 local function queue_faults(shard)
-  local faults, prefix = {}, shard.prefix
-  local seen = { flags = wrong_flags(shard), sums = count_messages(shard), counters = {} }
+  local prefix = shard.prefix
+  local faults, seen = flag_faults(shard)
+  seen.sums, seen.counters = count_messages(shard), bad_counters(prefix .. ":stats")
   local function fault(word, detail) table.insert(faults, { word, detail }) end
-  for _, word in ipairs(seen.flags) do fault("wrong-flag", word) end
-  if shard.size.fence and string.find(shard.size.fence, "^%d+$") == nil then
-    seen.is_fence_bad = true
-    fault("bad-fence", shard.size.fence)
+  if shard.size.fence and not is_token(shard, shard.size.fence) then
+    fault("bad-fence", string.sub(shard.size.fence, 1, 50))
   end
-  for counter, value in pairs(fields_of(prefix .. ":stats")) do
-    if not is_whole_number(value) or string.sub(value, 1, 1) == "-" then
-      table.insert(seen.counters, counter)
-      fault("bad-counter", counter .. " " .. value)
-    end
-  end
-  local backlog = fields_of(prefix .. ":backlog")
-  for _, tier in ipairs(BACKLOG_TIERS) do
-    local noted = backlog[tier] or "0"
-    local is_bad = not is_whole_number(noted)
-    if is_bad or (seen.sums and tonumber(noted) ~= seen.sums[tier]) then
-      fault("wrong-backlog", tier .. ", " .. noted .. ", " .. (seen.sums and digits(seen.sums[tier]) or "?"))
-    end
-  end
+  local rate = redis.call("HGET", prefix .. ":rates", "")
+  if rate and rate ~= "none" and not parsed_rate(rate) then fault("bad-rate", string.sub(rate, 1, 50)) end
+  for _, counter in ipairs(seen.counters) do fault("bad-counter", table.concat(counter, " ")) end
+  for _, detail in ipairs(backlog_faults(shard, seen.sums)) do fault("wrong-backlog", detail) end
   if not seen.sums then fault("uncounted", "") end
   return faults, seen
 end

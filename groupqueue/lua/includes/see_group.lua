@@ -11,9 +11,10 @@ local function see_group(shard, group)
   local kind, depth = redis.call("TYPE", lock).ok, read_if_fit("LLEN", list)
   if not depth or (kind ~= "string" and kind ~= "none") then return nil end
   local seen = { group = group, depth = depth, left_ms = redis.call("PTTL", lock), stands = {},
+    token = kind == "string" and redis.call("GET", lock) or nil,
     tier = field("prio"), attempts = field("attempts"), failures = field("failures"),
     errors = field("errors"), holder = field("holders"), paused = field("paused"),
-    doomed = field("doomed"), is_leased = kind == "string" }
+    doomed = field("doomed"), rate = field("rates"), is_leased = kind == "string" }
   for _, tier in ipairs(READY_TIERS) do
     local due = redis.call("ZSCORE", prefix .. ":ready:" .. tier, group)
     if due then table.insert(seen.stands, { tier = tier, due = due }) end
@@ -24,8 +25,8 @@ local function see_group(shard, group)
   end
   seen.width, seen.wide = field("wide"), wide_of(group)
   seen.started = read_if_fit("ZCARD", prefix .. ":places:" .. group) or 0
-  seen.place = seen.wide and read_if_fit("ZCARD", prefix .. ":places:" .. seen.wide)
-    and redis.call("ZSCORE", prefix .. ":places:" .. seen.wide, group) or nil
+  seen.has_places = seen.wide and read_if_fit("ZCARD", prefix .. ":places:" .. seen.wide) ~= false
+  seen.place = seen.has_places and redis.call("ZSCORE", prefix .. ":places:" .. seen.wide, group) or nil
   seen.is_rated = redis.call("EXISTS", prefix .. ":tat:" .. (seen.wide or group)) == 1
   return seen
 end

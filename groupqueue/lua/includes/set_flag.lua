@@ -7,7 +7,8 @@
 local function set_flag(shard, word, is_on)
   local words = {}
   for other in string.gmatch(shard.flags, "%a+") do
-    if other ~= word then words[#words + 1] = other end
+    -- Not `~=`: has_flag finds it in any text.
+    if not string.find(other, word, 1, true) then words[#words + 1] = other end
   end
   if is_on then words[#words + 1] = word end
   shard.flags = table.concat(words, " ")

@@ -11,6 +11,7 @@
 -- Returns a flat list of word, messages left: "ok" | "stale" | "moved".
 -- Everything is checked before the first write; a group settles once per call.
 --@include digits
+--@include add_to
 --@include score
 --@include tally
 --@include read
@@ -24,16 +25,14 @@ local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead 
   dead_group = "dead", halt = "halted" }
 
 local function checked(shard, settlements, is_strict)
-  local function reads(command, key, ...)
-    if is_strict then return read(command, key, ...) end
-    return read_if_fit(command, key, ...)
-  end
+  local reads = is_strict and read or read_if_fit
   local words, accepted, groups, seen = {}, {}, {}, {}
   for number, s in ipairs(settlements) do
     local head = false
     words[number * 2 - 1], words[number * 2] = "stale", 0
+    s.list = shard.prefix .. ":q:" .. s.group
     if not seen[s.group] and reads("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
-      head = reads("LINDEX", shard.prefix .. ":q:" .. s.group, 0)
+      head = reads("LINDEX", s.list, "0")
       words[number * 2 - 1] = "moved"
     end
     if s.outcome == "dead" or s.outcome == "dead_group" then
@@ -45,12 +44,12 @@ local function checked(shard, settlements, is_strict)
     if head and string.sub(head, 1, 32) == s.id then
       seen[s.group] = true
       s.number = number
-      table.insert(accepted, s)
-      table.insert(groups, s.group)
+      accepted[#accepted + 1], groups[#groups + 1] = s, s.group
     end
   end
   if #groups > 0 then
-    local tiers = redis.call("HMGET", shard.prefix .. ":prio", unpack(groups))
+    local tiers = read("HMGET", shard.prefix .. ":prio", unpack(groups))
+    shard.knows_tiers = true
     for index, s in ipairs(accepted) do s.tier = tier_of(shard, s.group, tiers[index]) end
   end
   return words, accepted
@@ -67,14 +66,14 @@ local function settle(shard, settlements, is_strict)
     local finished = s.together and finish_first(shard, s) or 0
     local gone, due = tonumber(s.done), s.now
     if s.outcome == "ack" then
-      redis.call("LPOP", shard.prefix .. ":q:" .. s.group, s.done)
+      redis.call("LPOP", s.list, s.done)
     else
       gone, due = end_otherwise(shard, s)
     end
-    local left = redis.call("LLEN", shard.prefix .. ":q:" .. s.group)
+    local left = redis.call("LLEN", s.list)
     places[index] = { s.group, s.tier, score(due), left }
     words[s.number * 2 - 1], words[s.number * 2] = "ok", left
-    if gone > 0 then table.insert(heads, s.group) end
+    if gone > 0 then heads[#heads + 1] = s.group end
     if gone + finished > 0 then removed[s.tier] = (removed[s.tier] or 0) + gone + finished end
     count(COUNTERS[s.outcome], math.max(gone, 1))
     count("acked", finished)
@@ -85,7 +84,7 @@ local function settle(shard, settlements, is_strict)
   forget_heads(shard, heads)
   end_leases(shard, places)
   for tier, gone in pairs(removed) do
-    redis.call("HINCRBY", shard.prefix .. ":backlog", tier, digits(-gone))
+    add_to(shard.prefix .. ":backlog", tier, digits(-gone))
   end
   for counter, counted in pairs(tallies) do tally(shard, counter, counted) end
   return words

@@ -1,6 +1,7 @@
 -- start_next: make the head of a wide group's list a group of its own, if a place is free.
 -- Returns that group, or nil when there is nothing to start.
 --@include score
+--@include started_name
 --@include read_if_fit
 --@include is_expired
 --@include is_held
@@ -40,7 +41,11 @@ local function start_next(shard, wide, tier, width)
     place_groups(shard, { { wide, tier, score(shard.now + (is_full and FULL_MS or 0)), 1 } })
     return nil
   end
-  local group = wide .. "\255" .. string.sub(element, 1, 32)
+  local group = started_name(wide, element)
+  if not read_if_fit("LLEN", prefix .. ":q:" .. group) then -- the next one waits until that is put right
+    mend(shard, wide, tier, {})
+    return nil
+  end
   redis.call("LPOP", list)
   redis.call("RPUSH", prefix .. ":q:" .. group, element)
   redis.call("HSET", prefix .. ":prio", group, tier)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 import time
+import traceback
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -22,6 +23,7 @@ from groupqueue.management import arguments, doctor, looking, tables
 from groupqueue.management.acting import ACTING
 from groupqueue.management.looking import LOOKING
 from groupqueue.management.verbs import (
+    EXIT_FAULT,
     EXIT_NOT_DONE,
     EXIT_UNAVAILABLE,
     EXIT_USAGE,
@@ -66,8 +68,20 @@ class Command(BaseCommand):
         of_watch.add_argument("--count", type=arguments.count, help="end after so many looks")
         _add_common_arguments(of_watch)
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run as a program: also what nobody foresaw has an exit code of its own."""
+        try:
+            super().run_from_argv(argv)
+        except CommandError as error:  # with --traceback Django lets it pass
+            traceback.print_exc()
+            sys.exit(error.returncode)
+        except Exception:
+            traceback.print_exc()
+            sys.exit(EXIT_FAULT)
+
     def handle(self, *, verb: str, **options: Any) -> None:
         """Perform the verb; the exit code says how it went."""
+        arguments.refuse_lost_values(options)
         try:
             if verb == DOCTOR:
                 self._examine(options)

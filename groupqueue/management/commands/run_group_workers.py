@@ -15,6 +15,7 @@ from groupqueue import conf
 from groupqueue.core.calls import MAX_BATCH
 from groupqueue.core.values import LONGEST_SECONDS
 from groupqueue.exceptions import GroupQueueError
+from groupqueue.management.arguments import refuse_lost_values
 from groupqueue.worker import reloading
 from groupqueue.worker.logs import configure_logging
 from groupqueue.worker.options import ClaimShares, WorkerOptions
@@ -105,6 +106,7 @@ class Command(BaseCommand):
 
     def handle(self, **values: Any) -> None:
         """Run the supervisor; with --reload, again and again."""
+        refuse_lost_values(values)
         try:
             options = _options(values)
         except GroupQueueError as error:
