@@ -26,11 +26,13 @@ class Servers:
         self._directory = directory
         self._default_url = default_url
         self._started: dict[Kind, Server] = {}
+        self.default_kind = available_kinds()[0]
+        """That of the server which the settings name."""
 
     def get(self, kind: Kind) -> Server:
-        """Return the shared server of this kind; Valkey's is the one that the settings name."""
+        """Return the shared server of this kind."""
         if kind not in self._started:
-            port = urlsplit(self._default_url).port if kind == "valkey" else None
+            port = urlsplit(self._default_url).port if kind == self.default_kind else None
             self._started[kind] = start_server(kind, self._directory / kind, port=port)
         return self._started[kind]
 
@@ -41,6 +43,8 @@ class Servers:
 
 
 _servers = pytest.StashKey[Servers]()
+# Of few long tests each: last, they would leave all but one process idle.
+LONG = ("proof", "worker", "demo", "benchmarks", "model")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,7 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.add_cleanup(clean_up)
     if not config.option.collectonly:
-        servers.get("valkey")
+        servers.get(servers.default_kind)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +85,7 @@ def server(servers: Servers, request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def default_server(servers: Servers) -> Server:
     """The server that the settings name; shared, so leave it running."""
-    return servers.get("valkey")
+    return servers.get(servers.default_kind)
 
 
 @pytest.fixture(params=available_kinds())

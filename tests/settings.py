@@ -14,10 +14,14 @@ from pathlib import Path
 
 from tests.servers import free_port
 
-SERVER_URL = os.environ.setdefault("GROUPQUEUE_TEST_URL", f"redis://127.0.0.1:{free_port()}/0")
+# Each process of pytest-xdist has a server and a folder of its own.
+PART = os.environ.get("PYTEST_XDIST_WORKER", "").upper()
+SERVER_URL = os.environ.setdefault(
+    f"GROUPQUEUE_TEST_URL{PART}", f"redis://127.0.0.1:{free_port()}/0"
+)
 DIRECTORY = Path(
     os.environ.setdefault(
-        "GROUPQUEUE_TEST_DIRECTORY",
+        f"GROUPQUEUE_TEST_DIRECTORY{PART}",
         str(Path(tempfile.gettempdir()) / f"groupqueue-tests-{uuid.uuid4().hex[:12]}"),
     )
 )

@@ -405,7 +405,7 @@ def _operate(transport: RedisTransport) -> None:
     assert len(entries) == 2
     assert transport.perform(calls.redrive(prefix, entries[:1])) == 1
     assert transport.perform(calls.drop(prefix, entries[1:])) == 1
-    assert transport.perform(calls.set_tier(prefix, "d", 3))
+    assert transport.perform(calls.set_tier(prefix, "d", 3)).is_known
     transport.perform(calls.peek(prefix, "d", 0, 9, list))
     assert transport.claim("worker", 30, 3) is not None
     transport.perform(calls.explain(prefix, "d", list))

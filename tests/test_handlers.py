@@ -32,8 +32,7 @@ LEASE = Lease("order-17", 1_000, "0" * 32, b"", 2, 4, 1, 1_700_000_000_123, 0)
 
 
 def a_delivery(topic: str = "orders.paid", payload: object = None) -> Delivery:
-    message = message_from(LEASE, Content(topic, payload, {"trace": "t1"}))
-    return Delivery(LEASE, message, "default")
+    return Delivery(LEASE, Content(topic, payload, {"trace": "t1"}), "default")
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import pytest
 import redis
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
+from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.db.transaction import TransactionManagementError
 from django.http import HttpRequest, HttpResponse
@@ -30,6 +31,8 @@ from groupqueue.exceptions import (
 from groupqueue.signals import message_published
 from groupqueue.transport.connections import get_async_transport
 from tests.recorder import Recorder, recording
+from tests.servers import Server
+from tests.worker.databases import EACH, PostgreSQL, as_default
 
 if TYPE_CHECKING:
     from pytest_django import Settings
@@ -37,6 +40,37 @@ if TYPE_CHECKING:
 URL = "redis://localhost:1/0"
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on each database; those of Django's TestCase know one alone."""
+    metafunc.parametrize("database", EACH, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def postgresql(django_db_setup: None, django_db_blocker: Any) -> Iterator[PostgreSQL]:
+    """A schema on the PostgreSQL server with the tables of the suite's apps."""
+    database = PostgreSQL()
+    try:
+        with django_db_blocker.unblock(), as_default(database):
+            call_command("migrate", verbosity=0)
+        yield database
+    finally:
+        database.drop()
+
+
+@pytest.fixture(autouse=True)
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the test's transactions are."""
+    kind = getattr(request, "param", "sqlite")
+    if kind == "sqlite":
+        yield kind
+        return
+    request.getfixturevalue("transactional_db")
+    with as_default(request.getfixturevalue("postgresql")):
+        assert connection.vendor == kind
+        yield kind
+        Group.objects.all().delete()
 
 
 @pytest.fixture
@@ -51,10 +85,11 @@ def two_queues(settings: Settings) -> None:
 
 
 @pytest.fixture
-def other_database(transactional_db: None, tmp_path: Path) -> Iterator[str]:
-    """A second database, by its alias."""
+def other_database(transactional_db: None, database: str, tmp_path: Path) -> Iterator[str]:
+    """A second database, by its alias; on PostgreSQL it is the same one over again."""
     other = connection.copy(alias="other")
-    other.settings_dict["NAME"] = tmp_path / "other.sqlite3"
+    if database == "sqlite":
+        other.settings_dict["NAME"] = tmp_path / "other.sqlite3"
     connections["other"] = other
     yield "other"
     other.close()
@@ -522,7 +557,7 @@ def test_another_threads_transaction_is_its_own(recorder: Recorder) -> None:
 
 
 @pytest.fixture
-def without_autocommit(transactional_db: None) -> Iterator[None]:
+def without_autocommit(transactional_db: None, database: str) -> Iterator[None]:
     transaction.set_autocommit(False)
     yield
     transaction.rollback()
@@ -786,7 +821,7 @@ def test_a_transaction_is_one_script_call_on_the_server(default_client: redis.Re
     assert script_calls(default_client) == before + 1
 
 
-def test_a_rollback_leaves_the_server_as_it_was(default_client: redis.Redis) -> None:
+def test_failure_33_a_rollback_leaves_the_server_as_it_was(default_client: redis.Redis) -> None:
     with rolled_back():
         say(1)
 
@@ -812,3 +847,42 @@ async def test_a_coroutines_message_is_on_the_server_when_it_returns(
     await apublish("number", 1, group="g")
 
     assert stored(default_client) == [1]
+
+
+@pytest.fixture
+def own_default(own_server: Server, settings: Settings) -> Server:
+    """A server of the test's own for the default queue."""
+    settings.GROUPQUEUE = {"default": {"CONNECTION": own_server.url}}
+    return own_server
+
+
+def test_failure_33_with_redis_down_at_the_commit_the_error_is_visible_and_hooks_fare_as_ever(
+    own_default: Server,
+) -> None:
+    say("before")
+    ran: list[str] = []
+
+    @transaction.atomic
+    def work() -> None:
+        Group.objects.create(name="one")
+        transaction.on_commit(lambda: ran.append("before"))
+        identifiers.append(say("during"))
+        # As Django documents: what stands behind a hook that fails does not run.
+        transaction.on_commit(lambda: ran.append("behind"))
+        own_default.kill()
+
+    identifiers: list[str] = []
+    with pytest.raises(ServerUnavailable, match="nothing was stored"):
+        work()
+
+    assert ran == ["before"]
+    assert Group.objects.filter(name="one").exists()
+    assert identifiers  # known to the caller, who may publish again
+    own_default.start()
+    with transaction.atomic():
+        transaction.on_commit(lambda: ran.append("after"))
+        say("after")
+    assert ran == ["before", "after"]
+    client = redis.Redis.from_url(own_default.url, retry=None)
+    assert stored(client) == ["before", "after"]
+    client.close()

@@ -526,3 +526,29 @@ def test_a_refused_message_leaves_nothing_on_the_server(default_client: redis.Re
         publish_many([*numbered(3), Outgoing("a", object(), group="g")])
 
     assert default_client.dbsize() == 0
+
+
+@pytest.mark.usefixtures("async_connections")
+@pytest.mark.parametrize("way", ["publish", "publish_many", "apublish", "apublish_many"])
+async def test_failure_31_a_message_over_a_mebibyte_is_refused_with_its_size_and_nothing_is_stored(
+    default_client: redis.Redis, way: str
+) -> None:
+    overhead = len('["a",""]')
+    fits, too_large = ("x" * (1024**2 - overhead + more) for more in (0, 1))
+
+    async def send(payload: str) -> None:
+        if way == "publish":
+            publish("a", payload, group="g")
+        elif way == "apublish":
+            await apublish("a", payload, group="g")
+        elif way == "publish_many":
+            publish_many([Outgoing("a", n, group="g") for n in (1, payload)])
+        else:
+            await apublish_many([Outgoing("a", n, group="g") for n in (1, payload)])
+
+    with pytest.raises(PayloadTooLarge, match=r"has 1048577 bytes .* limit is 1048576"):
+        await send(too_large)
+    assert default_client.dbsize() == 0
+
+    await send(fits)
+    assert default_client.llen("gq:{default:0}:q:g") == (2 if "many" in way else 1)

@@ -50,6 +50,7 @@ from groupqueue.testing import (
     fake_redis,
     reset_fake_redis,
     run_until_empty,
+    running,
 )
 from groupqueue.testing import server as fake_server
 from groupqueue.transport import servers
@@ -1023,6 +1024,22 @@ def test_time_passes_on_a_real_server_too(
 
     assert attempts == [1, 2, 3]
     assert (ran.processed, ran.failed, handled) == (3, 3, [2, 3, 4])
+
+
+def test_what_comes_due_by_itself_meanwhile_is_handled_too(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = say(1, delay=60)
+    let_time_pass = running._Run._let_time_pass
+
+    def come_due_before(run: running._Run) -> int:
+        get_transport().client.zadd("gq:{default:0}:scheduled", {identifier: 0}, xx=True)
+        return let_time_pass(run)
+
+    monkeypatch.setattr(running._Run, "_let_time_pass", come_due_before)
+
+    assert run_until_empty(advance_parked=True).processed == 1
+    assert handled == [1]
 
 
 def test_a_handler_that_publishes_without_end_is_stopped() -> None:

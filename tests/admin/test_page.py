@@ -332,7 +332,7 @@ def test_more_leases_than_one_look_takes_in_are_said_to_be_more(shard: RedisTran
     assert "more leases" in tables_of(partial, may_manage=False)[0].note
 
 
-def test_a_hundred_thousand_groups_take_one_call(
+def test_failure_30_a_hundred_thousand_groups_take_one_call(
     viewer: Client, shard: RedisTransport, page_url: str, calls_made: list[str]
 ) -> None:
     for thousand in range(100):

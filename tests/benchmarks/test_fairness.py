@@ -65,7 +65,7 @@ def test_where_all_are_equal_nobody_waits_longer_than_one_round(simulated: Simul
         assert max(wait.rounds for wait in simulated(scenario)) == 1
 
 
-def test_fresh_groups_do_not_starve_a_backlogged_one(simulated: Simulate):
+def test_failure_15_fresh_groups_do_not_starve_a_backlogged_one(simulated: Simulate):
     waits = [wait for wait in simulated(fresh("fair")) if wait.kind == "backlogged"]
 
     assert len(waits) > 20

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import available_kinds
+from tests.servers import is_available
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {
@@ -25,6 +25,7 @@ FIGURES = {
     "turn_want_1",
     "turn_want_16",
     "turn_want_64",
+    "turn_of_batches",
     "claim_then_ack",
     "worker_1_process_concurrency_1",
     "worker_1_process_concurrency_16",
@@ -93,7 +94,7 @@ def test_figures_say_their_unit_and_stand_beside_the_bare_round_trip(tmp_path: P
 
 
 @pytest.mark.parametrize("connect", ["tcp", "unix"])
-@pytest.mark.parametrize("kind", available_kinds())
+@pytest.mark.parametrize("kind", [kind for kind in ("valkey", "redis") if is_available(kind)])
 def test_the_report_names_server_and_machine_but_no_host_and_no_path(
     tmp_path: Path, kind: str, connect: str
 ) -> None:

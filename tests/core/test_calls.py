@@ -161,7 +161,7 @@ def test_settlements_carry_what_their_outcome_needs():
 
 
 def test_a_settlement_says_how_much_of_a_lease_of_several_is_done():
-    several = LEASE._replace(rest=(Leased("1" * 32, b"", 1, 0), Leased("2" * 32, b"", 1, 0)))
+    several = LEASE._replace(rest=(Leased(b"1" * 58), Leased(b"2" * 58)))
 
     assert Settlement.ack(several, 2).span == "2 3"
     assert Settlement.retry(several, 0, done=2).span == "2 3"
@@ -176,7 +176,7 @@ def test_a_settlement_says_how_much_of_a_lease_of_several_is_done():
         Settlement.ack(LEASE, 2),
         Settlement.retry(LEASE, 0, done=1),
         Settlement.release(LEASE, done=-1),
-        Settlement.dead(LEASE._replace(rest=(Leased("1" * 32, b"", 1, 0),)), "why", done=2),
+        Settlement.dead(LEASE._replace(rest=(Leased(b"1" * 58),)), "why", done=2),
     ],
 )
 def test_a_settlement_of_more_than_the_lease_holds_is_refused(settlement: Settlement):

@@ -4,15 +4,78 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
+import json
 import math
 from typing import Any
 
 import pytest
 
+from groupqueue.core import codec as codec_module
 from groupqueue.core.codec import MOST_LEVELS, Content, JSONCodec
 from groupqueue.exceptions import CorruptMessage, InvalidMessage
 
 codec = JSONCodec()
+
+
+def test_bodies_are_read_with_msgspec_where_it_is_installed(monkeypatch: pytest.MonkeyPatch):
+    read: list[bytes] = []
+
+    def note(body: bytes) -> Any:
+        read.append(body)
+        return ["t", "from note"]
+
+    monkeypatch.setattr(codec_module, "read_quickly", note)
+    assert JSONCodec().decode(b'["t",1]') == Content("t", "from note", {})
+    assert read == [b'["t",1]']
+
+
+def test_bodies_are_read_alike_without_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(codec_module, "read_quickly", None)
+    assert JSONCodec().decode(b' ["t", {"n": 1.5}, {"h": "\\u00fc"}] ') == Content(
+        "t", {"n": 1.5}, {"h": "ü"}
+    )
+
+
+class _Texts(enum.StrEnum):
+    PAID = "paid"
+
+
+class _Dict(dict[str, int]):
+    pass
+
+
+@pytest.mark.parametrize("payload", [1, "ü", [], {"a": [True, None, {"b": -0.0, "c": 1234.5}]}])
+def test_plain_content_is_written_with_msgspec_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, payload: Any
+):
+    monkeypatch.setattr(codec_module, "write_quickly", lambda content: repr(content).encode())
+    content = ["t", payload]
+    assert JSONCodec().encode("t", payload, None) == repr(content).encode()
+    assert JSONCodec().encode("t", 1, {"h": payload}) == repr(["t", 1, {"h": payload}]).encode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    # What it would not write, or another way than the standard library does.
+    [(1,), {1: 2}, _Texts.PAID, [_Dict(a=1)], {_Texts.PAID: 1}, 1e16, [1e-5], {"a": {"b": -1e22}}],
+)
+def test_all_else_is_written_with_the_standard_library(
+    monkeypatch: pytest.MonkeyPatch, payload: Any
+):
+    monkeypatch.setattr(codec_module, "write_quickly", lambda content: b"")
+    written = json.dumps(["t", payload], separators=(",", ":")).encode()
+    assert JSONCodec().encode("t", payload, None) == written
+
+
+def test_content_that_changes_while_it_is_looked_at_is_written_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def fail(content: Any) -> bytes:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(codec_module, "write_quickly", fail)
+    assert JSONCodec().encode("t", {"a": 1}, None) == b'["t",{"a":1}]'
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from groupqueue.core.delivery import Delivery, message_from
 from groupqueue.core.messages import Lease, moment
 
 LEASE = Lease("group-1", 7001, "0" * 32, b"body", 3, 6, 2, 1796007991297, 1796007999000)
-MESSAGE = message_from(LEASE, Content("orders.paid", {"id": 17}, {"trace": "x"}))
+CONTENT = Content("orders.paid", {"id": 17}, {"trace": "x"})
+MESSAGE = message_from(LEASE, CONTENT)
 
 
 def test_a_message_is_its_lease_and_its_decoded_body():
@@ -19,17 +20,18 @@ def test_a_message_is_its_lease_and_its_decoded_body():
 
 
 def test_a_delivery_tells_attempts_and_crashes_apart():
-    delivery = Delivery(LEASE, MESSAGE, "default")
+    delivery = Delivery(LEASE, CONTENT, "default")
 
     assert (delivery.deliveries, delivery.attempt, delivery.crashes) == (6, 3, 3)
     assert (delivery.fencing_token, delivery.lease, delivery.queue) == (7001, LEASE, "default")
     assert (delivery.id, delivery.group, delivery.topic) == (MESSAGE.id, "group-1", "orders.paid")
     assert (delivery.payload, delivery.headers) == ({"id": 17}, {"trace": "x"})
-    assert delivery.message is MESSAGE
+    assert delivery.message == MESSAGE
+    assert delivery.message is delivery.message
 
 
 def test_a_delivery_learns_that_its_lease_is_lost():
-    delivery = Delivery(LEASE, MESSAGE, "default")
+    delivery = Delivery(LEASE, CONTENT, "default")
     assert delivery.lease_lost is False
 
     delivery.mark_lost()
@@ -38,7 +40,7 @@ def test_a_delivery_learns_that_its_lease_is_lost():
 
 
 def test_a_delivery_may_be_logged():
-    shown = repr(Delivery(LEASE, MESSAGE, "default"))
+    shown = repr(Delivery(LEASE, CONTENT, "default"))
 
     assert "17" not in shown.replace("group-1", "")
     assert "orders.paid" in shown

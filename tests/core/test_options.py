@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from groupqueue.core.messages import EnvelopeOptions
+from groupqueue.core.messages import EnvelopeOptions, Outgoing
 from groupqueue.core.options import LONGEST_DELAY_MS, due_text, envelope_options
 from groupqueue.exceptions import InvalidMessage
 
@@ -16,31 +16,40 @@ NOON_MS = "1803902400000"
 MINUTE = datetime.timedelta(minutes=1)
 
 
-def made(*, aware_only: bool = True, **given: Any) -> EnvelopeOptions | None:
+def made(
+    *, group: str | None = "g", content: bytes = b"body", aware_only: bool = True, **given: Any
+) -> EnvelopeOptions:
     """Return what options come to, those not given being left out."""
-    defaults: dict[str, Any] = {
-        "delay": None,
-        "eta": None,
-        "hold": False,
-        "dedup_key": None,
-        "dedup_window": None,
-        "expires_in": None,
-        "width": None,
-        "content": ("g", b"body"),
-        "default_dedup_window": 300.0,
-    }
-    return envelope_options(**defaults | given, aware_only=aware_only)
+    message = Outgoing("t", None, group=group, **given)
+    assert message.has_options
+    return envelope_options(message, content, default_dedup_window=300.0, aware_only=aware_only)
 
 
 def made_with_key(**given: Any) -> EnvelopeOptions:
     """Return what options with a dedup key come to."""
-    options = made(**{"dedup_key": "key"} | given)
-    assert options is not None
-    return options
+    return made(**{"dedup_key": "key"} | given)
 
 
 def test_a_message_without_options_has_none():
-    assert made() is None
+    for hold in (False, None, 0):
+        message = Outgoing("t", None, group="g", priority=3, headers={"a": 1}, hold=hold)
+        assert not message.has_options
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"delay": 0},
+        {"eta": NOON},
+        {"hold": True},
+        {"dedup_key": ""},
+        {"dedup_window": 1},
+        {"expires_in": 0},
+        {"width": 1},
+    ],
+)
+def test_each_option_is_one(option: dict[str, Any]):
+    assert Outgoing("t", None, group="g", **option).has_options
 
 
 # When it is due --------------------------------------------------------------------------------
@@ -90,7 +99,7 @@ def test_what_is_no_width_is_refused(width: object):
 
 def test_a_message_in_a_group_of_its_own_has_no_width():
     with pytest.raises(InvalidMessage, match="width needs a group"):
-        made(width=2, content=(None, b"body"))
+        made(width=2, group=None)
 
 
 # Expiry and dedup ------------------------------------------------------------------------------
@@ -121,7 +130,7 @@ def test_other_content_and_other_groups_have_other_digests():
     contents = [("g", b"body"), ("g", b"Body"), ("h", b"body"), (None, b"body"), ("gb", b"ody")]
     contents += [("é" * 256, b"body"), ("é" * 255, b"body")]
 
-    digests = {made_with_key(content=content).digest for content in contents}
+    digests = {made_with_key(group=group, content=body).digest for group, body in contents}
 
     assert len(digests) == len(contents)
 

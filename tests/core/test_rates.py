@@ -75,3 +75,8 @@ def test_what_is_shown_means_the_same_rate(count: int, unit: str):
 @pytest.mark.parametrize("told", ["none", "", "what somebody else wrote"])
 def test_what_is_no_rate_on_the_server_is_shown_as_it_is(told: str):
     assert rate_text(told.encode()) == told
+
+
+@pytest.mark.parametrize("told", ["0 1", "1000 0", "5 x", "9" * 5000 + " 1", "² 1"])
+def test_what_lets_nothing_through_or_is_no_number_is_shown_as_it_is(told: str):
+    assert rate_text(told.encode()) == told

@@ -167,3 +167,22 @@ def test_workers_and_counters():
 @pytest.mark.parametrize(("seen", "fully"), [(0, True), (1999, True), (2000, False), (2300, False)])
 def test_a_snapshot_says_whether_it_looked_at_every_lease(seen: int, fully: bool):  # noqa: FBT001
     assert decoded(seen=seen).leases_counted_fully is fully
+
+
+@pytest.mark.parametrize("seen", [b"inf", b"-inf", b"1e300"])
+def test_a_heartbeat_at_no_moment_is_shown_at_the_nearest_one(seen: bytes):
+    [worker] = decoded(workers=[[b"w", seen, []]]).workers
+
+    assert worker.seen_at == moment(float(seen))
+
+
+def test_numbers_of_any_length_are_shown_as_none():
+    digits = b"9" * 5000
+    row = group(due=b"inf", token=digits, why=b"paused %s why" % digits, deliveries=digits)
+    taken = decoded(held=[row], stopped=digits + b" why", counters=[b"acked", digits])
+
+    [view] = taken.held
+    assert (view.token, view.deliveries, view.held_reason) == (None, 0, "why")
+    assert taken.counters == {"acked": 0}
+    assert taken.stopped_reason == "why"
+    assert taken.stopped_since is not None, "a stopped queue is said to be stopped"

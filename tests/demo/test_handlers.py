@@ -21,15 +21,13 @@ from demo.flights.models import Aircraft
 from demo.flights.timetable import read_rows
 from groupqueue import Delivery
 from groupqueue.core.codec import Content
-from groupqueue.core.delivery import message_from
 from groupqueue.core.messages import Lease
 
 first = next(read_rows())
 for number, token in json.loads(sys.argv[1]):
     payload = first | {"flight": number}
     lease = Lease("N14228", token, f"{number:032x}", b"", 2, 1, 0, 0, 0)
-    message = message_from(lease, Content("flights.departed", payload, {}))
-    flight_departed(Delivery(lease, message, "default"))
+    flight_departed(Delivery(lease, Content("flights.departed", payload, {}), "default"))
 aircraft = Aircraft.objects.get()
 print(json.dumps({
     "flights": aircraft.flights, "duplicates": aircraft.duplicates, "fence": aircraft.fence,

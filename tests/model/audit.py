@@ -1,27 +1,35 @@
-"""Is a shard in order? Every key of it is read, and held against rules and the model."""
+"""Is a shard in order? Every key of it is read, and held against the rules that always hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 
-from groupqueue.core.messages import HEAD_LENGTH, ID_LENGTH
-from tests.model.model import Model
-from tests.model.parts import HOUR_MS, Group
+from groupqueue.core.messages import ID_LENGTH
+from tests.model.parts import DAY_MS, SLACK_MS
 
-# A moment that was an hour away at most a minute ago.
-FAR_MS = HOUR_MS - 60_000
-NEVER = b"0" * 13
 HASHES = (
     "prio", "attempts", "failures", "errors", "holders", "paused", "doomed", "wide", "rates",
     "scheduled:data", "scheduled:held", "scheduled:dedup", "backlog", "stats", "meta",
 )  # fmt: skip
 # What is left of a shard after its messages are gone.
 KEPT = {"backlog", "fence", "stats", "wake", "meta"}
-EXPIRING = ("publisher:", "turn:", "stats:", "dedup:", "tat:", "batch:")
+EXPIRING = ("publisher:", "turn:", "stats:", "dedup:", "tat:", "batch:", "worker:")
+MOST_HINTS = 16
+# How long is kept what was written.
+LASTS_MS = {
+    "publisher": 600_000,
+    "turn": 600_000,
+    "stats": 172_800_000,
+    "dedup": DAY_MS,
+    "worker": DAY_MS,
+}
+LAST_ONCE = ("dedup", "stats")
+"""Of these nothing but another value begins anew."""
 
 
 @dataclass
@@ -55,6 +63,16 @@ class Found:
         """Return a sorted set."""
         return {text(member): score for member, score in self.values.get(name, ())}
 
+    def ids(self) -> list[str]:
+        """Return the id of every message that has not ended, wherever it is."""
+        return [id_of(element) for element in self.elements()]
+
+    def elements(self) -> list[bytes]:
+        """Return every message that has not ended, wherever it is."""
+        elements = [element for elements in self.each("q:").values() for element in elements]
+        elements += [element_of(noted) for noted in self.values.get("scheduled:data", {}).values()]
+        return elements + [letter["element"] for letter in self.letters()]
+
     def letters(self) -> list[dict[str, bytes]]:
         """Return the dead letters, oldest first, with their entries."""
         return [
@@ -78,32 +96,44 @@ def element_of(noted: bytes) -> bytes:
     return noted[10 + int(noted[6:10]) :]
 
 
+# One script, so that all is of one moment, and a step costs one round trip.
+_READ_ALL = """
+local READ = {
+  string = function(key) return redis.call("GET", key) end,
+  list = function(key) return redis.call("LRANGE", key, 0, -1) end,
+  hash = function(key) return redis.call("HGETALL", key) end,
+  zset = function(key) return redis.call("ZRANGE", key, 0, -1, "WITHSCORES") end,
+  stream = function(key) return redis.call("XRANGE", key, "-", "+") end,
+}
+local found = {}
+for number, key in ipairs(redis.call("KEYS", "*")) do
+  local kind = redis.call("TYPE", key).ok
+  found[number] = { key, kind, READ[kind](key), redis.call("PEXPIRETIME", key) }
+end
+return { redis.call("TIME"), found }
+"""
+
+
 def read_all(client: redis.Redis, prefix: str) -> Found:
-    """Read every key of a shard."""
-    keys = sorted(client.keys("*"))
-    kinds = client.pipeline(transaction=False)
-    for key in keys:
-        kinds.type(key)
-    reading = client.pipeline(transaction=False)
-    for key, kind in zip(keys, kinds.execute(), strict=True):
-        _READERS[kind](reading, key)
-        reading.execute_command("PEXPIRETIME", key)
-    reading.time()
-    *replies, (seconds, microseconds) = reading.execute()
-    names = [text(key).removeprefix(prefix + ":") for key in keys]
-    return Found(
-        seconds * 1000 + microseconds / 1000,
-        dict(zip(names, replies[::2], strict=True)),
-        dict(zip(names, replies[1::2], strict=True)),
-    )
+    """Read every key of the server, which are all of one shard."""
+    (seconds, microseconds), keys = client.eval(_READ_ALL, 0)
+    values, expiries = {}, {}
+    for key, kind, value, expiry in sorted(keys):
+        name = text(key).removeprefix(prefix + ":")
+        values[name], expiries[name] = _READ_AS[kind](value), expiry
+    return Found(int(seconds) * 1000 + int(microseconds) / 1000, values, expiries)
 
 
-_READERS: Mapping[bytes, Any] = {
-    b"string": lambda pipe, key: pipe.get(key),
-    b"list": lambda pipe, key: pipe.lrange(key, 0, -1),
-    b"hash": lambda pipe, key: pipe.hgetall(key),
-    b"zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
-    b"stream": lambda pipe, key: pipe.xrange(key),
+def _pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+_READ_AS: Mapping[bytes, Callable[[Any], Any]] = {
+    b"string": lambda value: value,
+    b"list": lambda value: value,
+    b"hash": lambda value: dict(_pairs(value)),
+    b"zset": lambda value: [(member, float(score)) for member, score in _pairs(value)],
+    b"stream": lambda value: [(entry, dict(_pairs(fields))) for entry, fields in value],
 }
 
 
@@ -122,31 +152,55 @@ def check_rules(found: Found) -> None:
         backlog[tier] += len(elements)
         if key in locks:
             deadline = found.expiries[f"lock:{key}"]
-            assert score == float("inf") or abs(score - deadline) < 60_000, f"I6: {key!r}"
+            assert score == float("inf") or abs(score - deadline) < SLACK_MS, f"I6: {key!r}"
     for tier in range(5):
         strangers = set(found.zset(f"ready:{tier}")) - set(lists)
         assert not strangers, f"I6: without messages and in tier {tier}: {strangers}"
     assert set(locks) <= set(lists), "a lock without messages"
     counted = {int(tier): int(number) for tier, number in found.hash("backlog").items()}
     assert dict.fromkeys(range(5), 0) | counted == backlog, "backlog"
-    ids = _ids(found)
+    _check_counts(found)
+    ids = found.ids()
     assert len(ids) == len(set(ids)), "I1: a message is in two places"
-    assert len(found.values.get("wake", ())) <= 16
+    assert len(found.values.get("wake", ())) <= MOST_HINTS
     for name, expiry in found.expiries.items():
         is_expiring = name.startswith((*EXPIRING, "lock:"))
         assert (expiry > 0) == is_expiring, f"{name} expires at {expiry}"
 
 
-def _ids(found: Found) -> list[str]:
-    """Return the id of every message that has not ended, wherever it is."""
-    elements = [element for elements in found.each("q:").values() for element in elements]
-    elements += [element_of(noted) for noted in found.values.get("scheduled:data", {}).values()]
-    elements += [letter["element"] for letter in found.letters()]
-    return [id_of(element) for element in elements]
+def check_expiries(before: Found, found: Found) -> None:
+    """Fail unless what was written since another look lasts as long as it is to last."""
+    for name, expiry in found.expiries.items():
+        kind = name.partition(":")[0]
+        lasts_ms = LASTS_MS.get(kind)
+        if lasts_ms is None or expiry == before.expiries.get(name):
+            continue
+        # To the ms, since a machine may stand still for longer than some of them last.
+        earliest, latest = before.now_ms + lasts_ms - 1, found.now_ms + lasts_ms + 1
+        assert earliest < expiry < latest, f"{name} lasts {expiry - found.now_ms:.0f} ms"
+        is_new = found.values[name] != before.values.get(name)
+        assert is_new or kind not in LAST_ONCE, f"{name} was to end before"
+
+
+def _check_counts(found: Found) -> None:
+    """Hold the counters of the running minutes against those of all time."""
+    sums: Counter[str] = Counter()
+    for counters in found.each("stats:").values():
+        sums.update({text(name): int(number) for name, number in counters.items()})
+    total = {name: int(number) for name, number in found.hash("stats").items()}
+    assert dict(sums) == total, "the counters per minute do not add up"
+    assert min(total.values(), default=1) > 0
 
 
 def _check_names(found: Found) -> None:
-    known = {*HASHES, *KEPT, "scheduled", "dead", *(f"ready:{tier}" for tier in range(5))}
+    known = {
+        *HASHES,
+        *KEPT,
+        "scheduled",
+        "dead",
+        "workers",
+        *(f"ready:{tier}" for tier in range(5)),
+    }
     kinds = (*EXPIRING, "q:", "lock:", "places:")
     strangers = [name for name in found.values if name not in known and not name.startswith(kinds)]
     assert not strangers, f"unknown keys: {strangers}"
@@ -157,154 +211,3 @@ def check_drained(found: Found) -> None:
     left = {name for name, value in found.values.items() if value}  # a stream may be empty
     left = {name for name in left if name not in KEPT and not name.startswith(EXPIRING)}
     assert not left, f"left behind: {left}"
-
-
-# The same, knowing what happened -------------------------------------------------------
-
-
-def compare(model: Model, found: Found) -> None:
-    """Fail unless a shard holds what the model does; learn from it what the server decides."""
-    assert set(_ids(found)) == model.all_ids(), "I1"
-    groups = model.groups
-    lists = {key: [_told(e) for e in elements] for key, elements in found.each("q:").items()}
-    assert lists == {key: [_told_of(m) for m in g.messages] for key, g in groups.items()}
-    locks = {key: int(token) for key, token in found.each("lock:").items()}
-    assert locks == {key: group.lease.token for key, group in groups.items() if group.lease}
-    tiers = {group.name: str(group.tier) for group in groups.values()}  # of wide ones, as a whole
-    assert found.hash("prio") == tiers | {key: str(group.tier) for key, group in groups.items()}
-    _compare_counters(model, found)
-    _compare_scheduled(model, found)
-    for group in groups.values():
-        [(tier, score)] = found.places(group.key)
-        assert tier == group.tier, f"{group} is in tier {tier}"
-        _check_moment(model, found, group, score)
-    _compare_holds(model, found)
-    _compare_letters(model, found)
-    assert int(found.values.get("fence", 0)) == model.last_token
-    rates = {name: "none" if burst is None else f"{HOUR_MS}000 {burst}"
-        for name, burst in model.rates.items() if name}  # fmt: skip
-    assert found.hash("rates") == rates
-
-
-def _told(element: bytes) -> tuple[str, bytes, bool]:
-    return id_of(element), element[HEAD_LENGTH:], element[45:58] != NEVER
-
-
-def _told_of(message: Any) -> tuple[str, bytes, bool]:
-    return message.id, message.body, bool(message.expires)
-
-
-def _compare_counters(model: Model, found: Found) -> None:
-    groups = model.groups.items()
-    deliveries = {key: str(g.deliveries) for key, g in groups if g.deliveries}
-    assert found.hash("attempts") == deliveries, "deliveries"
-    failures = {key: count.split()[0] for key, count in found.hash("failures").items()}
-    assert failures == {key: str(g.failures) for key, g in groups if g.failures}, "failures"
-    errors = {key: g.error for key, g in groups if g.error is not None}
-    assert found.hash("errors") == errors
-    holders = {key: group.lease.worker for key, group in groups if group.lease}
-    told = found.hash("holders")
-    assert {key: told.get(key) for key in holders} == holders
-    assert set(told) <= set(model.groups), "holders of groups without messages"
-    notes = {key: int(note.split()[0]) for key, note in found.each("batch:").items()}
-    assert notes == model.together, "how many were in flight together"
-
-
-def _check_moment(model: Model, found: Found, group: Group, score: float) -> None:
-    """Hold a group's moment against its state."""
-    now, whole_is_held = found.now_ms, group.name in model.holds
-    if group.key in model.holds:
-        assert score == float("inf"), f"{group} is held, and due at {score}"
-    elif group.lease:
-        assert score > now, f"{group} is leased, and due"
-    elif model.waits_for_its_head(group):
-        moment = model.moments[group.head.id]
-        is_looked_at = group.name in model.widths and score < moment  # a place has come free
-        assert score == moment or is_looked_at, f"{group} waits for its head's moment"
-    elif group.name in model.widths:
-        # It looks again by itself in a minute at most, or was put off by a rate.
-        assert score < float("inf"), f"{group} is not held"
-        is_far = score > now + FAR_MS
-        assert not is_far or group.is_parked or whole_is_held or model.rates or model.used
-        group.is_parked = is_far
-    elif group.is_parked:
-        assert score > now + FAR_MS, f"{group} is parked, and due at {score - now:+.0f} ms"
-    elif score > now:
-        assert group.name in model.used, f"{group} is due in {score - now:.0f} ms"
-        group.is_parked = group.is_put_off = True
-
-
-def _compare_holds(model: Model, found: Found) -> None:
-    told = {}
-    for key, why in found.hash("paused").items():
-        first, *rest = why.split("\n")
-        kind, _, reason = first.split(" ", 2)
-        told[key] = (kind, reason if kind == "halted" else None, bool(rest))
-    held = {
-        key: ("paused", None, False)
-        if hold.halted is None
-        else ("halted", hold.halted, hold.is_paused)
-        for key, hold in model.holds.items()
-    }
-    assert told == held
-    flags = set(text(found.values.get("paused", {}).get(b"", b"")).split())
-    special = {"stopped": model.is_stopped, "rates": bool(model.rates),
-        "doomed": bool(model.doomed), "wide": bool(model.widths)}  # fmt: skip
-    assert flags == {word for word, is_on in special.items() if is_on}
-    assert ("stopped" in found.hash("meta")) == model.is_stopped
-    doomed = {name: f"{len(doom.ids)} {doom.behind}" for name, doom in model.doomed.items()}
-    assert found.hash("doomed") == doomed
-    assert found.hash("wide") == {name: str(width) for name, width in model.widths.items()}
-    in_flight = {
-        name: {text(member): score == 1 for member, score in members}
-        for name, members in found.each("places:").items()
-    }
-    for group in model.groups.values():
-        if group.is_started and not group.lease and group.name in model.holds:
-            # Of a paused group, what a silent worker had is put off once somebody looks at it.
-            group.has_place &= in_flight[group.name][group.key]
-    names = dict.fromkeys(group.name for group in model.groups.values() if group.is_started)
-    assert in_flight == {
-        name: {started.key: started.has_place for started in model.started(name)} for name in names
-    }
-
-
-def _compare_scheduled(model: Model, found: Found) -> None:
-    known = model.scheduled | model.holding
-    scheduled = found.zset("scheduled")
-    assert set(scheduled) == set(known)
-    for identifier, message in known.items():
-        is_past = scheduled[identifier] <= found.now_ms
-        assert is_past == message.has_come, f"{message} is due at {scheduled[identifier]}"
-        model.moments[identifier] = int(scheduled[identifier])
-    data = {text(name): noted for name, noted in found.values.get("scheduled:data", {}).items()}
-    told = {name: _told(element_of(noted)) for name, noted in data.items()}
-    assert told == {name: _told_of(message) for name, message in model.scheduled.items()}
-    in_place = {name: message.group for name, message in model.holding.items()}
-    assert found.hash("scheduled:held") == in_place
-    dedup = {name: message.dedup_key for name, message in known.items() if message.dedup_key}
-    assert found.hash("scheduled:dedup") == dedup
-    keys = {
-        name: (text(noted[:32]), text(noted[32:])) for name, noted in found.each("dedup:").items()
-    }
-    assert keys == model.dedup
-
-
-def _compare_letters(model: Model, found: Found) -> None:
-    letters = found.letters()
-    told = [
-        (
-            *_told(letter["element"]),
-            *(text(letter[name]) for name in ("group", "reason", "error")),
-            *(int(letter[name]) for name in ("tier", "deliveries", "failures")),
-            int(letter.get("width", 0)) or None,
-        )
-        for letter in letters
-    ]
-    assert told == [
-        (*_told_of(dead.message), dead.group, dead.reason, dead.error, dead.tier, dead.deliveries,
-            dead.failures, dead.width)
-        for dead in model.dead
-    ]  # fmt: skip
-    for dead, letter in zip(model.dead, letters, strict=True):
-        dead.entry = letter["entry"].decode()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from groupqueue.core.calls import Gone, Preference, Turned
 from groupqueue.core.messages import Lease
 from tests.model.model import Model
-from tests.model.parts import Group, Held, Message, key_of
+from tests.model.parts import DAY_MS, Group, Held, Message, key_of
 
 EVEN = Preference()
 """No group is preferred."""
@@ -23,10 +23,13 @@ class Request:
     preference: Preference = EVEN
     queue_burst: int | None = None
     group_burst: int | None = None
+    visibility_ms: int = DAY_MS
 
 
 def follow(model: Model, request: Request, turned: Turned) -> None:
     """Do what the server did, or fail when it should have done something else."""
+    still_to_join = [m for m in (*model.scheduled.values(), *model.holding.values()) if m.has_come]
+    assert turned.wait_ms == 0 or not still_to_join, f"it does not say that {still_to_join} is due"
     left = model.allowed("", request.queue_burst)
     if model.is_stopped or left == 0:
         done = [*turned.leases, *turned.expired, *turned.buried]
@@ -39,10 +42,12 @@ def follow(model: Model, request: Request, turned: Turned) -> None:
         assert is_due(model, request, group), f"{gone} was not to be set aside"
         model.bury(group, gone.id)
     expired = list(turned.expired)
-    orderly = not (turned.buried or turned.expired or _has_detours(model, request))
+    orderly = not (turned.buried or turned.expired)
     delivered = 0
     for number, lease in enumerate(turned.leases):
         _drop(model, request, expired)
+        # A wide group may get full on the way, and what is started of it waits then.
+        orderly = orderly and not _has_detours(model, request)
         if orderly:
             _check_order(model, request, lease, is_urgent=number < request.preference.preferred)
         _take(model, request, lease, left - delivered)
@@ -51,6 +56,7 @@ def follow(model: Model, request: Request, turned: Turned) -> None:
     assert not expired, f"{expired} were not to be dropped"
     assert delivered <= left, "the queue's rate lets fewer go"
     model.use("", request.queue_burst, delivered)
+    model.counts["delivered"] += delivered
     if delivered < left:
         _check_nothing_is_left(model, request, turned)
 
@@ -109,11 +115,13 @@ def _take(model: Model, request: Request, lease: Lease, left: int) -> None:
     assert lease.is_alone == is_alone, f"{group} {model.together.get(group.key)} {most} {lease}"
     group.deliveries += 1
     told = (lease.priority, lease.deliveries, lease.failures)
-    assert told == (group.tier, group.deliveries, group.failures)
+    # Of what was delivered once, nobody asks how often it failed.
+    failures = group.failures if group.deliveries > 1 else 0
+    assert told == (group.tier, group.deliveries, failures)
     assert bool(lease.expires_ms) == bool(head.expires)
     model.last_token = lease.token
     model.use(group.name, request.group_burst, len(expected))
-    group.lease = Held(lease.token, request.worker, len(expected))
+    group.lease = Held(lease.token, request.worker, len(expected), request.visibility_ms)
     group.has_place = group.is_started
     if rest:
         model.together[group.key] = len(expected)
@@ -151,13 +159,17 @@ def _start(model: Model, request: Request, lease: Lease) -> Group:
 
 
 def _has_detours(model: Model, request: Request) -> bool:
-    """Tell whether the server may come upon groups that it has to put off."""
-    return bool(model.widths or model.rates or request.queue_burst or request.group_burst)
+    """Tell whether the server may come upon groups that it has to put off: it sees only so many."""
+    groups = model.groups.values()
+    return any(is_due(model, request, one) and not may_go(model, request, one) for one in groups)
 
 
 def _check_order(model: Model, request: Request, lease: Lease, *, is_urgent: bool) -> None:
-    """Fail unless the group is the one whose turn it is."""
-    waiting = [group for group in model.groups.values() if may_go(model, request, group)]
+    """Fail unless the group is the one whose turn it is; when that of a wide one is, who knows?"""
+    if lease.group in model.widths:
+        return
+    groups = [group for group in model.groups.values() if group.name not in model.widths]
+    waiting = [group for group in groups if may_go(model, request, group)]
     threshold = request.preference.threshold
     if is_urgent and threshold < 0:
         highest = max(group.tier for group in waiting)

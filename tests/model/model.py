@@ -1,279 +1,17 @@
-"""What should a queue hold? A plain description of what the documentation promises.
-
-Moments are either past or far away, so that nothing here depends on a clock. Where the
-server may choose, the model is told what it chose; `tests.model.following` says whether it
-was free to.
-"""
+"""What do operators change? The model of a queue: all that may happen to one is said by now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from groupqueue.core.calls import Settlement
-from groupqueue.exceptions import DedupConflict, GroupFull
-from tests.model.parts import (
-    AT_THE_FRONT,
-    FAR,
-    Doom,
-    Group,
-    Hold,
-    Letter,
-    Message,
-    key_of,
-    started_key,
-)
+from tests.model.deliveries import Deliveries
+from tests.model.parts import Group, Hold, Letter, started_key
 
 
 @dataclass
-class Model:
-    """A queue."""
-
-    step: int = 0
-    groups: dict[str, Group] = field(default_factory=dict)
-    scheduled: dict[str, Message] = field(default_factory=dict)
-    holding: dict[str, Message] = field(default_factory=dict)
-    """Messages in their places that were published to hold their groups."""
-    moments: dict[str, int] = field(default_factory=dict)
-    """When messages of either kind are due; the server's clock decides."""
-    holds: dict[str, Hold] = field(default_factory=dict)
-    widths: dict[str, int] = field(default_factory=dict)
-    doomed: dict[str, Doom] = field(default_factory=dict)
-    together: dict[str, int] = field(default_factory=dict)
-    """How many messages of a group were leased together, and no settlement told of; once they
-    go alone, how many still have to, negative."""
-    dedup: dict[str, tuple[str, str]] = field(default_factory=dict)
-    dead: list[Letter] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
-    rates: dict[str, int | None] = field(default_factory=dict)
-    """What operators say: so many at once and then one an hour, or None for any number."""
-    used: dict[str, int] = field(default_factory=dict)
-    is_stopped: bool = False
-    last_token: int = 0
-    given_up: dict[str, int] = field(default_factory=dict)
-
-    # Publishing ------------------------------------------------------------------------
-
-    def publish(
-        self, messages: Sequence[Message], *, max_depth: int = 0, arrival: str = "fair"
-    ) -> dict[int, str]:
-        """Store messages, all or none; return the first ids of duplicates, by number.
-
-        Raises DedupConflict and GroupFull.
-        """
-        dedup, duplicates, fresh = dict(self.dedup), {}, []
-        for number, message in enumerate(messages):
-            if message.dedup_key:
-                noted = (message.id, message.digest)
-                first = dedup.setdefault(message.dedup_key, noted)
-                if first[1] != message.digest:
-                    raise DedupConflict(message.dedup_key, first[0])
-                if first != noted:
-                    duplicates[number] = first[0]
-                    continue
-            fresh.append(message)
-        joining = [message for message in fresh if not message.is_for_later or message.hold]
-        for name in dict.fromkeys(message.group for message in joining):
-            depth = len(self.groups[name].messages) if name in self.groups else 0
-            more = sum(message.group == name for message in joining)
-            if max_depth and depth + more > max_depth:
-                raise GroupFull(name, depth, max_depth)
-        self.dedup = dedup
-        self.join(joining, arrival)
-        for message in fresh:
-            if message.is_for_later:
-                (self.holding if message.hold else self.scheduled)[message.id] = message
-        return duplicates
-
-    def join(self, messages: Sequence[Message], arrival: str = "fair") -> None:
-        """Append messages to their groups."""
-        since = AT_THE_FRONT if arrival == "front" else self.step
-        for message in messages:
-            name = message.group
-            if message.width:
-                self.widths[name] = message.width
-            group = self.groups.get(name)
-            if group is None:
-                tiers = [started.tier for started in self.started(name)]
-                tier = tiers[0] if tiers else message.tier
-                self.groups[name] = Group(name, name, tier, [message], since)
-            else:
-                group.messages.append(message)
-
-    def promote(self) -> None:
-        """Let scheduled messages that are due join their groups, in the order of their moments."""
-        due = [m for m in (*self.scheduled.values(), *self.holding.values()) if m.has_come]
-        due.sort(key=lambda message: (self.moments[message.id], message.id))
-        self.join([message for message in due if message.id in self.scheduled])
-        for message in due:
-            self.forget_moment(message)
-
-    def cancel(self, identifier: str) -> str:
-        """Take a scheduled message back."""
-        message = self.scheduled.get(identifier) or self.holding.get(identifier)
-        if message is None or (message.hold and message.has_come):
-            return "not scheduled"
-        if message.hold:
-            group = self.groups[message.group]
-            is_head = group.head is message
-            group.messages.remove(message)
-            self._undoom(group.name, [identifier])
-            if is_head:
-                group.forget_head()
-                self.place(group)
-        self.forget_moment(message)
-        self.gone.add(identifier)
-        if self.dedup.get(message.dedup_key, ("",))[0] == identifier:
-            del self.dedup[message.dedup_key]
-        return "ok"
-
-    def reschedule(self, identifier: str, due: str) -> bool:
-        """Change when a scheduled message is due."""
-        message = self.scheduled.get(identifier) or self.holding.get(identifier)
-        if message is None or (message.hold and message.has_come):
-            return False
-        message.has_come = due != FAR
-        group = self.groups[message.group] if message.hold else None
-        if group and group.head is message and not group.lease:
-            self.place(group)
-        return True
-
-    def forget_moment(self, message: Message) -> None:
-        """Drop what is noted of a message that is due, or not in its place any more."""
-        for noted in (self.scheduled, self.holding, self.moments):
-            noted.pop(message.id, None)
-        message.has_come = False
-
-    # Delivering ------------------------------------------------------------------------
-
-    def settle(self, settlements: Sequence[Settlement]) -> list[tuple[str, int]]:
-        """End deliveries whose lease holds; return a word and the messages left for each."""
-        words, seen = [], set[str]()
-        for settlement in settlements:
-            key, group = key_of(settlement.lease), self.groups.get(key_of(settlement.lease))
-            held = group and group.lease
-            if key in seen or not group or not held or held.token != settlement.lease.token:
-                words.append(("stale", 0))
-            elif group.head.id != settlement.lease.id:
-                words.append(("moved", 0))
-            else:
-                seen.add(key)
-                self._end(group, settlement)
-                words.append(("ok", len(group.messages)))
-        return words
-
-    def _end(self, group: Group, settlement: Settlement) -> None:
-        outcome, lease, value, error, done = settlement
-        if lease.rest or lease.is_alone:
-            self._note_end(group.key, settlement)
-        if outcome != "ack" and done:
-            self._finish(group, done)
-            group.deliveries = 1
-        if outcome == "ack":
-            self._finish(group, done)
-        elif outcome == "release":
-            group.deliveries -= 1
-            group.error = error or group.error
-        else:
-            group.failures += value != "poison"
-            group.error = error
-        if outcome == "halt":
-            self.holds.setdefault(group.key, Hold()).halted = value
-        failed = group.head.id if group.messages else ""
-        if outcome in ("dead", "dead_group"):
-            self._set_aside(group, value, error)
-        whole = self.groups.get(group.name)
-        if outcome == "dead_group" and whole and whole.messages:
-            ids = [message.id for message in whole.messages]
-            self.doomed[group.name] = Doom(ids, failed)
-        self.end_lease(group, is_parked=outcome in ("retry", "release") and value != "0")
-
-    def _note_end(self, key: str, settlement: Settlement) -> None:
-        # Alone after a crash: with each that ends well, one less of those that were together.
-        left = -self.together.pop(key, 0) if settlement.lease.is_alone else 0
-        left -= settlement.outcome == "ack"
-        self.together.pop(key, None)
-        if left > 0 and settlement.outcome not in ("dead", "dead_group"):
-            self.together[key] = -left
-
-    def _finish(self, group: Group, count: int) -> None:
-        self.gone |= {message.id for message in group.messages[:count]}
-        del group.messages[:count]
-        group.forget_head()
-
-    def end_lease(self, group: Group, *, is_parked: bool = False) -> None:
-        """Let a group go, whoever held it."""
-        group.lease, group.has_place = None, False
-        self.place(group, is_parked=is_parked)
-
-    def hand_back(self, group: Group) -> None:
-        """End a lease as if its message had never been delivered."""
-        group.deliveries -= 1
-        if group.lease and group.lease.together > 1:
-            del self.together[group.key]
-        self.end_lease(group)
-
-    def run_out(self, group: Group) -> None:
-        """Let a lease end without a word: its message stays in flight, as far as one knows."""
-        group.lease = None
-        self.place(group)
-
-    def place(self, group: Group, *, is_parked: bool = False) -> None:
-        """Let a group be due, or parked, from this step on; a drained one is forgotten."""
-        if not group.messages:
-            self.forget(group)
-            return
-        group.since, group.is_put_off = self.step, False
-        group.is_parked = is_parked and group.key not in self.holds
-
-    def forget(self, group: Group) -> None:
-        """Drop what is known of a group without messages; an operator's pause stays."""
-        self.groups.pop(group.key, None)
-        self.doomed.pop(group.key, None)
-        self.end_halt(group.key)
-        if group.name not in self.groups and not self.started(group.name):
-            self.widths.pop(group.name, None)
-
-    def end_halt(self, key: str) -> None:
-        """Lift a halt whose head is gone."""
-        hold = self.holds.get(key)
-        if hold and hold.halted is not None:
-            hold.halted = None
-            if not hold.is_paused:
-                del self.holds[key]
-
-    def _set_aside(self, group: Group, reason: str, error: str) -> None:
-        message = group.messages.pop(0)
-        letter = Letter(message, group.name, group.tier, reason, error, group.deliveries,
-            group.failures, self.widths.get(group.name))  # fmt: skip
-        self.dead.append(letter)
-        self.forget_moment(message)
-        group.forget_head()
-
-    def bury(self, group: Group, identifier: str) -> None:
-        """Set the next message of a doomed group aside."""
-        doom = self.doomed[group.key]
-        assert group.head.id == identifier == doom.ids[0], "what is set aside is not next"
-        self._set_aside(group, "group", f"it waited behind message {doom.behind}")
-        self._undoom(group.key, [identifier])
-        self.place(group)
-
-    def drop_expired(self, group: Group, identifier: str) -> None:
-        """Drop the expired head of a group."""
-        assert group.head.id == identifier, f"{identifier} was dropped, and is not the head"
-        assert group.head.expires == "passed", f"{identifier} has not expired"
-        self._finish(group, 1)
-        group.has_place = False
-        self.place(group)
-
-    def _undoom(self, name: str, ids: Sequence[str]) -> None:
-        doom = self.doomed.get(name)
-        if doom:
-            doom.ids = [identifier for identifier in doom.ids if identifier not in ids]
-            if not doom.ids:
-                del self.doomed[name]
-
-    # What operators do -----------------------------------------------------------------
+class Model(Deliveries):
+    """A queue, and what operators do to it."""
 
     def pause(self, name: str) -> bool:
         """Hold a group."""
@@ -325,33 +63,36 @@ class Model:
             self.hand_back(group)
         return bool(leased)
 
-    def recover(self, worker: str, after_token: int, upto_turn: int) -> int:
+    def recover(self, worker: str, after_token: int) -> int:
         """Hand back the leases that a worker has not heard of."""
         leased = [group for group in self.groups.values() if group.lease]
         lost = [g for g in leased if g.lease and g.lease.worker == worker
             and g.lease.token > after_token]  # fmt: skip
         for group in lost:
             self.hand_back(group)
-        if upto_turn:
-            self.given_up[worker] = upto_turn
         return len(lost)
 
-    def purge(self, name: str) -> tuple[int, int]:
-        """Throw a group's messages away, the leased ones too; return groups and messages."""
-        count = 0
+    def purge(self, names: Sequence[str]) -> tuple[int, int]:
+        """Throw the messages of groups away, leased ones too; return how many of both."""
+        counts = [self._throw_messages_away(name) for name in names]
+        self.counts["purged"] += sum(counts)
+        return sum(count > 0 for count in counts), sum(counts)
+
+    def _throw_messages_away(self, name: str) -> int:
+        count = self.depth(name)
         for group in list(self.whole(name)):
             for message in group.messages:
                 self.forget_moment(message)
                 self.gone.add(message.id)
-                count += 1
             group.messages.clear()
             self.together.pop(group.key, None)
             self.forget(group)
         self.together.pop(name, None)
-        return min(count, 1), count
+        return count
 
     def redrive(self, letters: Sequence[Letter], *, to_tail: bool) -> None:
         """Put dead letters back, given in order."""
+        self.counts["redriven"] += len(letters)
         for name in dict.fromkeys(letter.group for letter in letters):
             mine = [letter for letter in letters if letter.group == name]
             messages = [replace(letter.message, due="", hold=False) for letter in mine]
@@ -360,7 +101,7 @@ class Model:
             tiers = [started.tier for started in self.started(name)]
             widths = [letter.width for letter in mine if letter.width]
             group = self.groups.get(name)
-            if widths and not self.depth(name):
+            if widths and widths[0] > 1 and not self.depth(name):
                 self.widths[name] = widths[0]
             if group is None:
                 tier = tiers[0] if tiers else mine[0].tier
@@ -375,12 +116,32 @@ class Model:
                     self.place(group)
                 group.forget_head()
                 group.messages[:0] = messages
+            if not to_tail:
                 self.doomed.pop(name, None)
 
-    def rate(self, name: str, burst: int | str | None) -> None:
-        """Say how often messages may be delivered; "" is what the settings say."""
-        if self.rates.get(name, "") == burst:
-            return
+    def throw_away(self, letters: Sequence[Letter], counter: str) -> int:
+        """Let dead letters be gone, thrown away or too old; return how many."""
+        self.gone |= {letter.message.id for letter in letters}
+        self.dead = [letter for letter in self.dead if letter not in letters]
+        self.counts[counter] += len(letters)
+        return len(letters)
+
+    def trim(self, days: int | None, count: int | None) -> int:
+        """Throw away letters beyond a number; if there are none, those older than that."""
+        over = len(self.dead) - count if count is not None else 0
+        if over > 0:
+            return self.throw_away(self.dead[: min(over, self.most_trimmed)], "trimmed")
+        old = [letter for letter in self.dead if days is not None and letter.days > days]
+        return self.throw_away(old, "trimmed")
+
+    def rate(self, name: str, burst: int | str | None) -> int | str | None:
+        """Say how often messages may be delivered; return what was said so far.
+
+        "" is what the settings say.
+        """
+        former = self.rates.get(name, "")
+        if former == burst:
+            return former
         self.used.pop(name, None)
         self.rates.pop(name, None)
         if not isinstance(burst, str):
@@ -388,46 +149,17 @@ class Model:
         for group in self.whole(name):
             if group.is_put_off:
                 self.place(group)
+        return former
 
-    # Looking ---------------------------------------------------------------------------
+    # Workers that come and go ------------------------------------------------------------
 
-    def started(self, name: str) -> list[Group]:
-        """Return what was started of a wide group and has not ended."""
-        return [group for group in self.groups.values() if group.name == name and group.is_started]
+    def heartbeat(self, worker: str, fields: dict[str, str], version: int) -> int:
+        """Enter a worker in the registry, and take the silent ones out; return how many are in."""
+        self.workers = {name: told for name, told in self.workers.items() if told}
+        self.workers[worker] = self.workers.get(worker, {}) | fields
+        self.version = self.version or version
+        return len(self.workers)
 
-    def whole(self, name: str) -> Iterator[Group]:
-        """Go through a group and what was started of it."""
-        if name in self.groups:
-            yield self.groups[name]
-        yield from self.started(name)
-
-    def depth(self, name: str) -> int:
-        """Return how many messages a group has, those that were started included."""
-        return sum(len(group.messages) for group in self.whole(name))
-
-    def is_holding(self, message: Message) -> bool:
-        """Tell whether a head keeps its group waiting for its own moment."""
-        return message.id in self.holding and not message.has_come
-
-    def waits_for_its_head(self, group: Group) -> bool:
-        """Tell whether a group waits for its head's moment: not if that is to be set aside."""
-        return self.is_holding(group.head) and group.key not in self.doomed
-
-    def all_ids(self) -> set[str]:
-        """Return the ids of all messages that have not ended."""
-        waiting = {message.id for group in self.groups.values() for message in group.messages}
-        return waiting | set(self.scheduled) | {letter.message.id for letter in self.dead}
-
-    def burst(self, name: str, default: int | None) -> int | None:
-        """Return how many messages of a group may be delivered at once, None for any number."""
-        return self.rates.get(name, default)
-
-    def allowed(self, name: str, default: int | None) -> int:
-        """Return how many messages of a group may be delivered now."""
-        burst = self.burst(name, default)
-        return 10**9 if burst is None else max(0, burst - self.used.get(name, 0))
-
-    def use(self, name: str, default: int | None, count: int) -> None:
-        """Note that so many messages were delivered under a rate."""
-        if self.burst(name, default) is not None:
-            self.used[name] = self.used.get(name, 0) + count
+    def depart(self, worker: str) -> None:
+        """Take a worker out of the registry."""
+        self.workers.pop(worker, None)

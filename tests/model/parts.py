@@ -7,10 +7,13 @@ from typing import Literal
 
 from groupqueue.core.messages import Envelope, EnvelopeOptions, Lease
 
-HOUR_MS = 3_600_000
-FAR = f"+{HOUR_MS}"
+# What is far away stays so, and what is about to come in a minute may have come: a machine may
+# stand still between two steps, for minutes in all, and no step depends on it. See `SLACK_MS`.
+DAY_MS = 86_400_000
+FAR = f"+{DAY_MS}"
 PAST = "1"
-DEDUP_MS = 300_000
+SLACK_MS = 3_600_000
+"""By how much a moment may differ from what is expected: moments are days apart."""
 
 # Since when groups are due: of earlier steps before later ones, and before all steps those at
 # the front and those whose moment was moved into the past.
@@ -48,13 +51,13 @@ class Message:
         asked = (self.due, self.dedup_key, self.expires, self.width)
         if asked == ("", "", "", None):
             return Envelope(self.id, self.group, self.tier, self.body)
-        expires_ms = {"": None, "later": HOUR_MS, "passed": 1}[self.expires]
+        expires_ms = {"": None, "later": DAY_MS, "passed": 0}[self.expires]
         options = EnvelopeOptions(expires_ms, self.due, self.hold)
         if self.width:
             options = options._replace(width=self.width)
         if self.dedup_key:
             options = options._replace(
-                dedup_key=self.dedup_key, dedup_ms=DEDUP_MS, digest=self.digest
+                dedup_key=self.dedup_key, dedup_ms=DAY_MS, digest=self.digest
             )
         return Envelope(self.id, self.group, self.tier, self.body, options)
 
@@ -67,6 +70,10 @@ class Held:
     worker: str
     together: int
     """How many messages it has."""
+    visibility_ms: int
+    """How long it lasts from when it was given, or last renewed."""
+    is_counted: bool = True
+    """Whether its worker has not said that the message is not being handled yet."""
 
 
 @dataclass
@@ -97,6 +104,10 @@ class Group:
     def is_started(self) -> bool:
         """Whether it is a started message of a wide group."""
         return self.key != self.name
+
+    def uncount(self) -> None:
+        """Take the last delivery of the head back."""
+        self.deliveries = max(0, self.deliveries - 1)
 
     def forget_head(self) -> None:
         """Let the next delivery be the head's first."""
@@ -133,6 +144,8 @@ class Letter:
     width: int | None
     entry: str = ""
     """Only the server knows it."""
+    days: int = 0
+    """How old it is."""
 
 
 def started_key(name: str, identifier: str) -> str:

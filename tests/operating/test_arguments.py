@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from groupqueue.core.views import LetterFilter
 from groupqueue.management import arguments
+from tests.operating.conftest import Bench, operate
 
 UTC = datetime.UTC
 
@@ -102,3 +103,61 @@ def test_a_selection_in_words() -> None:
         " since 2026-01-31T00:00:00+00:00, until 2026-01-31T00:00:00+00:00"
     )
     assert arguments.selection_in_words(LetterFilter()) == "all"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("stats", "--max-lag=--"),
+        ("stats", "--max-dead=--"),
+        ("dead", "--since=--"),
+        ("redrive", "--until=--"),
+        ("drop", "--yes", "--since=--"),
+        ("doctor", "--fail-level=--"),
+        ("watch", "--count=--"),
+    ],
+)
+def test_two_dashes_are_no_number_moment_or_choice(bench: Bench, given: tuple[str, ...]) -> None:
+    bench.bury("group")
+
+    said = operate(*given)
+
+    assert said.code in (1, 2)
+    assert "argument" in said.trouble
+    assert bench.queue.dead_letters().total == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("pause", "--why=--", "group"),
+        ("stop", "--yes", "--why=--"),
+        ("skip", "--yes", "--", "group", "--"),
+        ("drop", "--yes", "--group=--"),
+        ("drop", "--yes", "--topic=--"),
+        ("purge", "--yes", "--queue=--", "group"),
+        ("rate", "--group=--", "5/s"),
+    ],
+)
+def test_two_dashes_are_taken_as_text_or_refused(bench: Bench, given: tuple[str, ...]) -> None:
+    """Which of the two depends on the version of argparse."""
+    bench.bury("other")
+    bench.publish("group")
+
+    said = operate(*given)
+
+    assert said.code in (0, 1, 2)
+    assert bool(said.code) == bool(said.trouble)
+    assert bench.waiting("group") == [1]
+    assert bench.queue.dead_letters().total == 1
+    assert bench.queue.snapshot().rate == "", "a group's rate is not taken for the queue's"
+
+
+@pytest.mark.parametrize("verb", [("cancel", "--yes"), ("reschedule", "--delay", "5")])
+def test_a_message_may_be_named_by_bytes_that_are_no_text(
+    bench: Bench, verb: tuple[str, ...]
+) -> None:
+    said = operate(*verb, "--", "\udcff")
+
+    assert said.code == 1
+    assert "Traceback" not in said.trouble

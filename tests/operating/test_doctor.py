@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named_and_nothing_is_changed(bench: Bench) -> None:
     assert everything(bench) == before
 
 
-def test_repair_mends_and_the_group_goes_on(bench: Bench) -> None:
+def test_failure_32_repair_mends_and_the_group_goes_on(bench: Bench) -> None:
     break_order(bench, "group")
 
     said = operate("doctor", "--repair", "--yes")

@@ -461,6 +461,8 @@ def test_dead_letters_are_listed_newest_first(bench: Bench) -> None:
         (["--group", "a", "--topic", "other"], []),
         (["--since", "1h"], ["b", "a"]),
         (["--until", "1h"], []),
+        (["--until", "1969-12-31"], []),
+        (["--since", "1969-12-31"], ["b", "a"]),
         (["--limit", "1"], ["b"]),
     ],
 )

@@ -11,13 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 
 from groupqueue import publish
+from groupqueue.core import calls
+from groupqueue.management.commands.group_queues import Command
 from groupqueue.management.tables import humanised, printable, table
 from tests.operating.conftest import Bench, operate
+from tests.settings import PART
 
 ROOT = Path(__file__).parents[2]
-HOSTILE = "evil\x1b[2J\x9b31m\r\nall  0\u202e\u200b\x00\x7f"
+HOSTILE = "evil\x1b[2J\x1b]0;title\x07\x9b31m\r\nall  0\u202e\u2066\u200b\u2028\x00\x08\x7f"
 
 
 class Terminal(io.StringIO):
@@ -37,7 +42,7 @@ def run(
     """Run a verb in a process of its own."""
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
     if url:
-        environment["GROUPQUEUE_TEST_URL"] = url
+        environment[f"GROUPQUEUE_TEST_URL{PART}"] = url
     return subprocess.run(
         [sys.executable, "-m", "django", "group_queues", *arguments],
         cwd=ROOT,
@@ -170,6 +175,28 @@ def test_redis_that_does_not_answer_is_exit_code_3() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_what_nobody_foresaw_is_exit_code_5_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError("unforeseen")
+
+    monkeypatch.setattr(Command, "_perform", fail)
+
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["manage.py", "group_queues", "stats"])
+
+    assert end.value.code == 5
+    assert "ZeroDivisionError: unforeseen" in capsys.readouterr().err
+
+
+def test_with_traceback_the_exit_codes_are_the_same() -> None:
+    done = run("stats", "--traceback", url="redis://127.0.0.1:1/0")
+
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
+
+
 def test_a_key_of_the_wrong_type_is_exit_code_3_and_harmless(bench: Bench) -> None:
     bench.client.set(f"{bench.queue.prefix}:q:{HOSTILE}", "foreign")
 
@@ -205,6 +232,17 @@ def hostile_things(bench: Bench) -> None:
     bench.publish("leased" + HOSTILE)
     bench.claim(HOSTILE)
     bench.queue.pause("paused" + HOSTILE, HOSTILE)
+    publish(HOSTILE, HOSTILE, group="later" + HOSTILE, delay=3600)
+    for _ in range(2):
+        publish(HOSTILE, HOSTILE, group="wide" + HOSTILE, width=3)
+    bench.claim(HOSTILE)
+    names = ("name", "host", "pid", "state", "processed", "failed", HOSTILE)
+    fields: dict[str, str | int] = dict.fromkeys(names, HOSTILE)
+    beat = calls.heartbeat(bench.queue.prefix, HOSTILE, fields, kept_ms=60_000)
+    bench.transport.perform(beat)
+    bench.client.hincrby(f"{bench.queue.prefix}:stats", HOSTILE, 5)
+    bench.client.set(f"{bench.queue.prefix}:lock:astray{HOSTILE}", 1)
+    bench.queue.stop(HOSTILE)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +253,19 @@ def hostile_things(bench: Bench) -> None:
         ["explain", HOSTILE],
         ["explain", "leased" + HOSTILE],
         ["explain", "paused" + HOSTILE],
+        ["explain", "wide" + HOSTILE],
+        ["groups", "--state", "held", "--all"],
+        ["scheduled"],
+        ["doctor"],
+        ["watch", "--count", "1"],
+        ["start"],
+        ["rate", "10/m", "--group", HOSTILE],
+        ["set-tier", HOSTILE, "3"],
+        ["redrive", "--topic", HOSTILE],
+        ["redrive", HOSTILE],
+        ["drop", "--reason", HOSTILE, "--yes"],
+        ["cancel", HOSTILE, "--yes"],
+        ["reschedule", HOSTILE, "--delay", "5"],
         ["peek", HOSTILE, "--payloads"],
         ["dead"],
         ["pause", HOSTILE],
@@ -223,7 +274,7 @@ def hostile_things(bench: Bench) -> None:
         ["purge", HOSTILE, "--yes"],
         ["skip", HOSTILE, HOSTILE, "--yes"],
     ],
-    ids=lambda verb: verb[0],
+    ids=lambda verb: ascii(" ".join(verb).replace(HOSTILE, "…")),
 )
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 def test_strangers_strings_cannot_steer_a_terminal(
@@ -235,6 +286,38 @@ def test_strangers_strings_cannot_steer_a_terminal(
 
     assert all(line.isprintable() for line in said.out.split("\n"))
     assert said.trouble.isprintable()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["purge", HOSTILE],
+        ["skip", HOSTILE, HOSTILE],
+        ["release", "leased" + HOSTILE],
+        ["cancel", HOSTILE],
+        *(["drop", f"--{name}", HOSTILE] for name in ("group", "topic", "reason")),
+        ["doctor", "--repair"],
+        ["no such verb" + HOSTILE],
+        ["explain", HOSTILE, "--queue", HOSTILE],
+        ["set-tier", HOSTILE, HOSTILE],
+        ["reschedule", HOSTILE, "--eta", HOSTILE],
+        ["rate", HOSTILE],
+        ["dead", "--since", HOSTILE],
+    ],
+    ids=lambda verb: ascii(" ".join(verb).replace(HOSTILE, "…")),
+)
+def test_neither_can_questions_and_complaints(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    hostile_things(bench)
+    answering(monkeypatch, "n\n")
+    asked = io.StringIO()
+
+    with pytest.raises(CommandError) as refusal:
+        call_command("group_queues", *verb, stdout=asked, stderr=asked)
+
+    said = f"{asked.getvalue()}{refusal.value}"
+    assert all(line.isprintable() for line in said.split("\n"))
 
 
 def test_json_keeps_strangers_strings_as_they_are(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """On which servers, through which executor does a test meet a shard?
 
 `shard` is everything: both executors on each real server, and on fakeredis;
-`real_shard` leaves fakeredis out, `sync_shard` the async executor. `proxied_shard` has
+`real_shard` leaves fakeredis out, `sync_shard` the async executor as well. `proxied_shard` has
 a proxy on the way that sees every command and can hurt the connection. `own_shard` has
 a server to hurt.
 """
@@ -32,11 +32,11 @@ async def shard(
         yield shard
 
 
-@pytest.fixture(params=[name for name in REAL + FAKE if name.startswith("sync")])
+@pytest.fixture(params=[name for name in REAL if name.startswith("sync")])
 async def sync_shard(
     request: pytest.FixtureRequest, servers: Servers, queue_prefix: str
 ) -> AsyncIterator[Shard]:
-    """A shard on each kind of server, for what is the scripts' doing alone."""
+    """A shard on each kind of real server, for what is the scripts' doing alone."""
     async with _opened(request.param, servers, queue_prefix) as shard:
         yield shard
 

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
@@ -26,12 +27,18 @@ class Proxy:
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         self.commands: list[str] = []
         """What clients sent, by name, since the list was last cleared."""
+        self.before_loss: Callable[[], object] = lambda: None
+        """Called when a reply is to be lost, before its client learns of it."""
         self._planned: deque[_Planned] = deque()
         self._held: list[bytes] = []
         self._closing = False
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
+
+    def lead_to(self, server_port: int) -> None:
+        """Lead new connections to another server, as an address does after a failover."""
+        self._server_port = server_port
 
     def lose_reply(self, *, times: int = 1, command: str = "EVALSHA") -> None:
         """Let the server carry out the next such commands, then cut instead of answering."""
@@ -114,6 +121,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while reply := server.recv(65536):
                 if losing.is_set():
+                    self.before_loss()
                     break
                 client.sendall(reply)
         _cut(client)

@@ -20,7 +20,7 @@ def foreign_leases(count: int) -> list[Lease]:
     return [Lease(f"nobody-{n}", n, "0" * 32, b"", 0, 1, 0, 0, 0) for n in range(count)]
 
 
-async def test_the_next_caller_gets_its_own_reply_wherever_a_call_was_cancelled(
+async def test_failure_20_the_next_caller_gets_its_own_reply_wherever_a_call_was_cancelled(
     server: Server, redis_client: redis.Redis, queue_prefix: str
 ):
     transport = AsyncRedisTransport(redis.asyncio.Redis.from_url(server.url), queue_prefix)
@@ -41,7 +41,7 @@ async def test_the_next_caller_gets_its_own_reply_wherever_a_call_was_cancelled(
     assert cancelled > ROUNDS / 10
 
 
-async def test_cancelled_waits_leave_nothing_for_the_next_caller(
+async def test_failure_20_cancelled_waits_leave_nothing_for_the_next_caller(
     server: Server, redis_client: redis.Redis, queue_prefix: str
 ):
     transport = AsyncRedisTransport(redis.asyncio.Redis.from_url(server.url), queue_prefix)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from groupqueue.core.calls import Preference, Settlement
+from groupqueue.core.calls import Preference, Settlement, Turned
 from groupqueue.exceptions import InvalidArgument, StaleLease
 from tests.transport.shards import Shard, envelope, until
 
@@ -15,11 +15,12 @@ CLAIMERS = 20
 
 async def test_an_empty_queue_has_nothing_to_claim(shard: Shard):
     assert await shard.transport.claim("worker", 30) is None
-    assert await shard.transport.turn("worker", [], 400, visibility=30) == ([], [], -1, [], [])
+    nothing = Turned([], [], wait_ms=-1, expired=[], buried=[])
+    assert await shard.transport.turn("worker", [], 400, visibility=30) == nothing
     assert shard.names() == set()
 
 
-async def test_order_in_a_group_holds_under_twenty_claimers_at_once(shard: Shard):
+async def test_failure_12_order_in_a_group_holds_under_twenty_claimers_at_once(shard: Shard):
     groups = [f"group-{number}" for number in range(5)]
     await shard.publish_many([(g, b"%d" % step, 0) for step in range(20) for g in groups])
     handled: dict[str, list[int]] = {group: [] for group in groups}
@@ -115,7 +116,7 @@ async def test_a_short_lease_runs_out_by_itself_with_no_sweep(shard: Shard):
         await shard.transport.ack(first)
 
 
-async def test_a_dead_workers_other_groups_are_claimable_too(shard: Shard):
+async def test_failure_01_a_dead_workers_other_groups_are_claimable_too(shard: Shard):
     await shard.publish_many([(f"group-{number}", b"1", number % 5) for number in range(10)])
     taken = await shard.transport.turn("dead", [], 10, visibility=30)
     for lease in taken.leases:

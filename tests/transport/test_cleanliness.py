@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from tests.transport import lua_files
+from tests.transport.envelopes import let_come
+from tests.transport.operations import OPERATIONS
 from tests.transport.shards import Shard
 
 # What a shard that has worked and is drained may keep, however much went through it.
@@ -40,7 +43,7 @@ async def test_a_published_and_acked_message_leaves_only_the_fixed_few(shard: Sh
     assert KEPT - {"wake"} <= shard.names()
 
 
-async def test_a_thousand_groups_of_all_tiers_leave_only_the_fixed_few(shard: Shard):
+async def test_failure_38_a_thousand_groups_of_all_tiers_leave_only_the_fixed_few(shard: Shard):
     await shard.publish_many([(f"group-{n % 1000}", b"1", n % 5) for n in range(2000)])
 
     assert await drain(shard) == 2000
@@ -50,7 +53,9 @@ async def test_a_thousand_groups_of_all_tiers_leave_only_the_fixed_few(shard: Sh
     assert {int(left) for left in shard.redis.hvals(shard.named("backlog"))} == {0}
 
 
-async def test_groups_that_went_through_everything_leave_only_the_fixed_few(shard: Shard):
+async def test_failure_38_groups_that_went_through_everything_leave_only_the_fixed_few(
+    shard: Shard,
+):
     groups = [f"group-{number}" for number in range(8)]
     await shard.publish_many([(group, b"%d" % n, n % 5) for n in range(3) for group in groups])
     leases = {lease.group: lease for lease in await shard.claim_all()}
@@ -78,6 +83,80 @@ async def test_groups_that_went_through_everything_leave_only_the_fixed_few(shar
         await drain(shard)
 
     assert left_behind(shard) == set()
+
+
+async def test_failure_38_whatever_was_done_to_a_drained_queue_only_the_fixed_few_stay(
+    shard: Shard,
+):
+    for prepare in OPERATIONS.values():
+        operation = await prepare(shard)
+        await operation(shard)
+    assert len(shard.names()) > 50
+
+    await end_what_holds(shard)
+    rounds = 0
+    while groups_of(shard) or scheduled_of(shard):
+        come_due(shard)
+        await drain(shard)
+        rounds += 1
+        assert rounds < 20, f"these never drain: {groups_of(shard)}, {scheduled_of(shard)}"
+    for entry, _ in shard.redis.xrange(shard.named("dead")):
+        await shard.transport.perform(calls.drop(shard.prefix, [entry.decode()]))
+
+    staying = {name for name in shard.names() if shard.redis.pttl(shard.named(name)) == -1}
+    assert staying <= KEPT | {"meta", "dead"}
+    assert shard.redis.xlen(shard.named("dead")) == 0
+    assert {int(left) for left in shard.redis.hvals(shard.named("backlog"))} == {0}
+
+
+async def test_failure_39_figures_have_a_field_per_word_and_two_days_of_minutes(shard: Shard):
+    for prepare in OPERATIONS.values():
+        operation = await prepare(shard)
+        await operation(shard)
+
+    minutes = [name for name in shard.names() if name.startswith("stats:")]
+    assert minutes
+    for name in ("stats", *minutes):
+        fields = {field.decode() for field in shard.redis.hkeys(shard.named(name))}
+        assert fields <= lua_files.counters()
+    for name in minutes:
+        assert 0 < shard.redis.ttl(shard.named(name)) <= 48 * 3600
+
+
+async def end_what_holds(shard: Shard) -> None:
+    """End what operators have asked for, and take what each worker said of itself away."""
+    perform = shard.transport.perform
+    await perform(calls.start(shard.prefix))
+    for group in {"group", "wide", "rated", *groups_of(shard)}:
+        await perform(calls.resume(shard.prefix, group))
+        await perform(calls.rate(shard.prefix, group, ""))
+    await perform(calls.rate(shard.prefix, "", ""))
+    await perform(calls.depart(shard.prefix, "worker"))
+
+
+def groups_of(shard: Shard) -> list[str]:
+    """Return the groups that stand anywhere."""
+    return [
+        group.decode(errors="surrogateescape")
+        for tier in range(5)
+        for group in shard.redis.zrange(shard.keys.ready(tier), 0, -1)
+    ]
+
+
+def scheduled_of(shard: Shard) -> list[str]:
+    """Return the ids of what is scheduled."""
+    return [one.decode() for one in shard.redis.zrange(shard.named("scheduled"), 0, -1)]
+
+
+def come_due(shard: Shard) -> None:
+    """Do what time would: leases run out, waits end, moments come."""
+    let_come(shard, *scheduled_of(shard))
+    for name in shard.names():
+        if name.startswith(("lock:", "tat:")):
+            shard.redis.delete(shard.named(name).encode(errors="surrogateescape"))
+    for tier in range(5):
+        for group in shard.redis.zrange(shard.keys.ready(tier), 0, -1):
+            shard.redis.zadd(shard.keys.ready(tier), {group: shard.now_ms() - 1})
 
 
 async def test_dead_letters_are_all_that_stays_of_messages_set_aside(shard: Shard):

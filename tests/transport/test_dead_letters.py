@@ -13,8 +13,8 @@ from groupqueue.core.calls import Settlement
 from groupqueue.core.codec import JSONCodec
 from groupqueue.core.letters import Flow, drop_letters, read_letters, redrive_letters
 from groupqueue.core.messages import Envelope, EnvelopeOptions, moment
-from groupqueue.core.views import EVERY_LETTER, LetterFilter, Letters
-from groupqueue.exceptions import InvalidArgument, StaleLease
+from groupqueue.core.views import EVERY_LETTER, LetterFilter, Letters, explanation
+from groupqueue.exceptions import InvalidArgument, ServerRefused, StaleLease
 from tests.transport.operated import bring_into, check
 from tests.transport.shards import Shard
 
@@ -604,3 +604,57 @@ async def test_dropping_touches_no_group(shard: Shard):
         "dead",
         "stats",
     }
+
+
+# When no more can be set aside ---------------------------------------------------------------
+
+LAST_ENTRY = f"{2**64 - 1}-{2**64 - 1}"
+
+
+async def test_a_head_that_cannot_be_set_aside_is_not_skipped(real_shard: Shard):
+    shard = real_shard
+    [identifier] = await shard.publish("group")
+    shard.redis.xadd(shard.named("dead"), {"a": "b"}, LAST_ENTRY)
+    before = shard.dump()
+
+    with pytest.raises(ServerRefused):
+        await shard.transport.perform(calls.skip(shard.prefix, "group", identifier))
+
+    assert shard.dump() == before
+
+
+@pytest.mark.parametrize("end", [Settlement.dead, Settlement.dead_group])
+async def test_a_message_that_cannot_be_set_aside_halts_its_group(real_shard: Shard, end: Any):
+    shard = real_shard
+    await shard.publish("group", b"1", b"2")
+    await shard.publish("other")
+    shard.redis.xadd(shard.named("dead"), {"a": "b"}, LAST_ENTRY)
+    first, other = (await shard.transport.turn("worker", [], 2, visibility=60)).leases
+
+    turned = await shard.transport.turn(
+        "worker", [end(first, "why", "boom"), Settlement.ack(other)], 5, visibility=60
+    )
+
+    assert [(settled.word, settled.left) for settled in turned.settled] == [("ok", 2), ("ok", 0)]
+    assert turned.leases == []
+    explained = await shard.transport.perform(calls.explain(shard.prefix, "group", explanation))
+    assert (explained.state, explained.group.depth, explained.group.failures) == ("halted", 2, 1)
+    assert "last possible ID" in explained.group.last_error
+    check(shard)
+    await shard.transport.perform(calls.resume(shard.prefix, "group"))
+    assert (await shard.transport.claim("worker", 60)).id == first.id
+
+
+async def test_what_cannot_be_set_aside_with_its_group_waits(real_shard: Shard):
+    shard = real_shard
+    await shard.publish("group", b"1", b"2")
+    lease = await shard.transport.claim("worker", 60)
+    await shard.transport.settle(Settlement.dead_group(lease, "why"))
+    shard.redis.xadd(shard.named("dead"), {"a": "b"}, LAST_ENTRY)
+
+    turned = await shard.transport.turn("worker", [], 5, visibility=60)
+
+    assert (turned.leases, turned.buried) == ([], [])
+    assert turned.wait_ms > 0
+    assert shard.depth("group") == 1
+    check(shard)

@@ -337,3 +337,13 @@ async def test_an_original_that_arrives_after_its_repetition_has_no_second_effec
     assert b"repeated" in proxy.deliver_held()
 
     assert proxied_shard.dump() == before
+
+
+@pytest.mark.parametrize("noted", [b"\xff", b""])
+async def test_a_key_that_holds_what_is_none_of_ours_is_refused_as_a_conflict(
+    shard: Shard, noted: bytes
+):
+    shard.redis.set(shard.named("dedup:key"), noted, px=60_000)
+
+    with pytest.raises(DedupConflict):
+        await shard.transport.publish_envelopes([keyed("key")])

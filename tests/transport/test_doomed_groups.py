@@ -382,3 +382,13 @@ async def test_a_flagged_key_of_another_type_is_an_error_before_anything_is_writ
 
     assert full in str(refusal.value)
     assert shard.dump() == before
+
+
+async def test_what_comes_after_the_last_that_was_doomed_is_handled(shard: Shard):
+    await doom(shard, 3)
+    shard.redis.hset(shard.named("doomed"), "group", "99 id")
+
+    assert len(await buried(shard)) == 2
+
+    await shard.publish("group", b"new")
+    assert [lease.payload for lease in await shard.claim_all()] == [b"new"]

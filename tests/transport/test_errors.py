@@ -16,6 +16,7 @@ from groupqueue.transport.errors import (
     NotReached,
     after_both,
     of_publishing,
+    of_repetition,
     translated,
 )
 
@@ -96,3 +97,14 @@ def test_a_publish_is_only_undone_for_sure_when_no_attempt_can_have_arrived():
     for error in map(of_publishing, unknown):
         assert str(error).endswith("; it is not known whether the messages were stored")
     assert str(unknown[0]) == "nobody listens"
+
+
+def test_a_refused_repetition_says_nothing_of_a_call_that_was_not_answered():
+    lost, nobody = ServerUnavailable("the reply was lost"), NotReached("nobody listens")
+    refusal = ServerOutOfMemory("maxmemory")
+
+    assert of_repetition(nobody, refusal) is refusal
+    unknown = of_repetition(lost, refusal)
+    assert type(unknown) is ServerUnavailable
+    assert str(unknown) == "maxmemory; the same call before it was not answered"
+    assert unknown.__cause__ is refusal

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from groupqueue.exceptions import StaleLease
 from tests.transport.shards import Shard
 
 HOUR_US = 3600 * 1_000_000
@@ -82,3 +85,18 @@ async def test_a_token_is_exact_and_of_the_servers_time(shard: Shard):
 
     assert before <= token <= shard.now_ms() * 1000 + 1
     assert shard.redis.get(shard.named("fence")) == str(token).encode()
+
+
+@pytest.mark.parametrize("noted", ["9007199254740992", "9" * 20, "9" * 400, "inf", "nan"])
+async def test_tokens_grow_whatever_somebody_wrote_as_the_last_one(shard: Shard, noted: str):
+    await shard.publish("group", b"1", b"2")
+    shard.redis.set(shard.named("fence"), noted)
+
+    first = await shard.transport.claim("worker", 60)
+    shard.let_lease_run_out("group")
+    second = await shard.transport.claim("worker", 60)
+
+    assert first.token < second.token < 2**53
+    with pytest.raises(StaleLease):
+        await shard.transport.ack(first)
+    assert await shard.transport.ack(second) == 1

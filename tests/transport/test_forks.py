@@ -23,6 +23,7 @@ from groupqueue.signals import message_published
 from groupqueue.transport import connections
 from groupqueue.transport.redis import AsyncRedisTransport, RedisTransport
 from tests.servers import Server
+from tests.transport.shards import InThreads
 
 DEADLINE_SECONDS = 60
 
@@ -81,7 +82,7 @@ os._exit(0)
 """
 
 
-def test_children_forked_while_threads_publish_can_publish(
+def test_failure_19_children_forked_while_threads_publish_can_publish(
     server: Server, redis_client: redis.Redis
 ):
     children = 40
@@ -96,6 +97,49 @@ def test_children_forked_while_threads_publish_can_publish(
     assert (done.stdout, done.stderr) == (f"{children}\n", "")
     assert redis_client.llen("gq:{default:0}:q:child") == 2 * children
     assert redis_client.llen("gq:{own:0}:q:child") == children
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("executor", ["sync", "async"])
+async def test_failure_19_a_forked_child_shares_no_connection_with_its_parent(
+    server: Server, redis_client: redis.Redis, queue_prefix: str, executor: str
+):
+    transport: Any = (
+        AsyncRedisTransport(redis.asyncio.Redis.from_url(server.url), queue_prefix)
+        if executor == "async"
+        else InThreads(RedisTransport(redis.Redis.from_url(server.url), queue_prefix))
+    )
+    bare = getattr(transport, "bare", transport)
+
+    async def connection_after(body: bytes) -> int:
+        await transport.publish("group", body)
+        identifier = bare.client.client_id()
+        return await identifier if executor == "async" else identifier
+
+    own = await connection_after(b"parent")
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        # An event loop of a child's own; the parent's belongs to the parent.
+        gc.collect()
+        asyncio.set_event_loop(None)
+        asyncio._set_running_loop(None)
+        if executor == "sync":
+            bare.publish("group", b"child")
+            os.write(writing, b"%d" % bare.client.client_id())
+            bare.close()
+        else:
+            os.write(writing, b"%d" % asyncio.run(connection_after(b"child")))
+
+    assert in_a_child(work) == 0
+
+    assert int(os.read(reading, 100)) != own
+    os.close(reading)
+    os.close(writing)
+    # Nor has the child's end cost the parent its own.
+    assert await connection_after(b"parent again") == own
+    await transport.close()
+    assert redis_client.llen(f"{queue_prefix}:q:group") == 3
 
 
 def in_a_child(work: Callable[[], object]) -> int:

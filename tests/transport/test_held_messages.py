@@ -299,7 +299,7 @@ async def test_resuming_under_a_lease_keeps_the_leases_deadline(shard: Shard):
 async def test_another_tier_does_not_end_a_hold(shard: Shard):
     [identifier] = await send(shard, held("group"))
 
-    assert await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))
+    assert (await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))).is_known
 
     assert shard.place("group")[0] == 4
     await assert_held_until_due(shard, identifier)
@@ -564,3 +564,16 @@ async def test_a_held_message_that_was_set_aside_holds_nothing_when_it_is_put_ba
     await shard.transport.perform(calls.redrive(shard.prefix, entries))
 
     assert bodies(await handle_all(shard)) == [b"1", b"2", b"3"]
+
+
+async def test_what_is_noted_under_anothers_id_does_not_join_its_group(shard: Shard):
+    [identifier] = await send(shard, scheduled("group"))
+    noted = shard.redis.hget(shard.named("scheduled:data"), identifier)
+    for other, data in (("a" * 32, noted), ("b" * 32, b"M000000000" + b"b" * 32 + b"1" * 26)):
+        shard.redis.hset(shard.named("scheduled:data"), other, data)
+        shard.redis.zadd(shard.named("scheduled"), {other: 1})
+
+    await promote(shard)
+
+    assert await shard.claim_all() == []
+    assert shard.redis.zcard(shard.named("scheduled")) == 3, "it waits for somebody"

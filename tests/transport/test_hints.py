@@ -35,7 +35,7 @@ async def test_a_timeout_of_nothing_does_not_wait_for_ever(shard: Shard, timeout
     assert await shard.transport.wait_for_hint(timeout_seconds) is False
 
 
-async def test_a_wait_is_cut_well_before_the_sockets_timeout(shard: Shard):
+async def test_failure_17_a_wait_is_cut_well_before_the_sockets_timeout(shard: Shard):
     inner = getattr(shard.transport, "bare", shard.transport)
 
     command, key, seconds = inner._wait_command(10**6)
@@ -51,7 +51,7 @@ async def test_a_hint_left_before_the_wait_is_not_missed(shard: Shard):
     assert await shard.transport.wait_for_hint(0.01) is False
 
 
-async def test_the_list_of_hints_is_capped(shard: Shard):
+async def test_failure_39_the_list_of_hints_is_capped(shard: Shard):
     for number in range(HINTS_KEPT * 3):
         await shard.publish(f"group-{number}")
 

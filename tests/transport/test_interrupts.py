@@ -80,7 +80,7 @@ def socket_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("hiredis", ["with hiredis", "without hiredis"])
-def test_every_call_gets_its_own_reply_wherever_signal_handlers_raised(
+def test_failure_20_every_call_gets_its_own_reply_wherever_signal_handlers_raised(
     socket_url: str, queue_prefix: str, hiredis: str
 ):
     done = subprocess.run(

@@ -36,7 +36,9 @@ TRIES = len(REPEAT_PAUSES_SECONDS) + 1
 # Publish ---------------------------------------------------------------------------------
 
 
-async def test_a_publish_whose_reply_was_lost_has_one_effect(proxied_shard: Shard, proxy: Proxy):
+async def test_failure_16_a_publish_whose_reply_was_lost_has_one_effect(
+    proxied_shard: Shard, proxy: Proxy
+):
     proxy.lose_reply()
 
     [identifier] = await proxied_shard.publish("group", b"once")
@@ -187,7 +189,9 @@ def test_two_processes_never_share_a_publishers_name(
 # Ack, nack and the rest --------------------------------------------------------------------
 
 
-async def test_an_ack_whose_reply_was_lost_pops_one_message(proxied_shard: Shard, proxy: Proxy):
+async def test_failure_09_an_ack_whose_reply_was_lost_pops_one_message(
+    proxied_shard: Shard, proxy: Proxy
+):
     await proxied_shard.publish("group", b"1", b"2")
     lease = await proxied_shard.transport.claim("worker", 30)
     proxy.lose_reply()
@@ -200,7 +204,9 @@ async def test_an_ack_whose_reply_was_lost_pops_one_message(proxied_shard: Shard
     assert (await proxied_shard.transport.claim("worker", 30)).payload == b"2"
 
 
-async def test_an_ack_whose_request_was_lost_is_sent_again(proxied_shard: Shard, proxy: Proxy):
+async def test_failure_09_an_ack_whose_request_was_lost_is_sent_again(
+    proxied_shard: Shard, proxy: Proxy
+):
     await proxied_shard.publish("group", b"1", b"2")
     lease = await proxied_shard.transport.claim("worker", 30)
     proxy.lose_request()
@@ -231,7 +237,7 @@ async def test_a_lease_that_was_lost_before_the_first_try_is_known_to_be(
         lambda lease: Settlement.halt(lease, "why"),
     ],
 )
-async def test_a_settlement_whose_reply_was_lost_has_one_effect(
+async def test_failure_16_a_settlement_whose_reply_was_lost_has_one_effect(
     proxied_shard: Shard, proxy: Proxy, settlement
 ):
     await proxied_shard.publish("group", b"1", b"2", b"3")
@@ -286,7 +292,7 @@ async def test_a_renewal_whose_reply_was_lost_still_knows_what_holds(
     assert await proxied_shard.transport.renew([a, b], 60) == [b]
 
 
-async def test_a_turn_whose_reply_was_lost_is_not_repeated_and_can_be_recovered(
+async def test_failure_10_a_turn_whose_reply_was_lost_is_not_repeated_and_can_be_recovered(
     proxied_shard: Shard, proxy: Proxy
 ):
     await proxied_shard.publish_many([("a", b"1", 0), ("a", b"2", 0), ("b", b"1", 0)])
@@ -430,7 +436,7 @@ async def test_a_wait_whose_reply_was_lost_is_an_error_and_the_next_one_works(
 
 
 @pytest.mark.parametrize("executor", ["sync", "async"])
-async def test_a_client_that_was_told_to_retry_does_not_repeat_a_turn(
+async def test_failure_16_a_client_that_was_told_to_retry_does_not_repeat_a_turn(
     server: Server, redis_client: redis.Redis, proxy: Proxy, queue_prefix: str, executor: str
 ):
     errors = [redis.ConnectionError, redis.TimeoutError]

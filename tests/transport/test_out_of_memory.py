@@ -7,8 +7,11 @@ import pytest
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.snapshot import snapshot_decoder
-from groupqueue.exceptions import ServerOutOfMemory
-from tests.transport.shards import Shard, envelope
+from groupqueue.exceptions import ServerOutOfMemory, ServerUnavailable
+from tests.servers import Server
+from tests.transport.conftest import EXECUTORS
+from tests.transport.proxy import Proxy
+from tests.transport.shards import Shard, envelope, look_inside, reach
 
 
 def fill_up(shard: Shard) -> None:
@@ -17,7 +20,7 @@ def fill_up(shard: Shard) -> None:
     shard.redis.config_set("maxmemory", 1)
 
 
-async def test_publish_is_refused_and_nothing_is_stored(own_shard: Shard):
+async def test_failure_25_publish_is_refused_and_nothing_is_stored(own_shard: Shard):
     await own_shard.publish("group")
     before = own_shard.dump()
     own_shard.redis.config_set("maxmemory", 1)
@@ -31,6 +34,23 @@ async def test_publish_is_refused_and_nothing_is_stored(own_shard: Shard):
     own_shard.redis.config_set("maxmemory", 0)
     await own_shard.publish("group")
     assert own_shard.depth("group") == 2
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+async def test_a_publish_that_is_refused_when_repeated_may_have_been_stored(
+    own_server: Server, queue_prefix: str, executor: str
+):
+    with Proxy(own_server.port) as proxy, look_inside(own_server.url) as inside:
+        async with reach(executor, proxy.url, queue_prefix) as transport:
+            shard = Shard(transport, inside, queue_prefix)
+            await shard.publish("group")
+            proxy.before_loss = lambda: inside.config_set("maxmemory", 1)
+            proxy.lose_reply()
+
+            with pytest.raises(ServerUnavailable, match=r"maxmemory.*not known whether"):
+                await shard.publish("group")
+
+            assert shard.depth("group") == 2
 
 
 async def test_redriving_is_refused_and_nothing_is_lost(own_shard: Shard):
@@ -57,7 +77,7 @@ async def test_publish_is_refused_by_a_server_that_does_not_know_the_script(own_
         await own_shard.publish("group")
 
 
-async def test_everything_that_finishes_work_goes_on(own_shard: Shard):
+async def test_failure_25_everything_that_finishes_work_goes_on(own_shard: Shard):
     shard = own_shard
     await shard.publish_many([(group, b"%d" % n, 0) for n in range(2) for group in "abcdefg"])
     ids = await shard.publish("skipped", b"1", b"2")
@@ -87,7 +107,7 @@ async def test_everything_that_finishes_work_goes_on(own_shard: Shard):
     assert await perform(calls.skip(shard.prefix, "skipped", ids[0])) == "ok"
     assert await perform(calls.pause(shard.prefix, "skipped", "why")) is True
     assert await perform(calls.resume(shard.prefix, "skipped")) is True
-    assert await perform(calls.set_tier(shard.prefix, "a", 4)) is True
+    assert (await perform(calls.set_tier(shard.prefix, "a", 4))).is_known
     assert await perform(calls.drop(shard.prefix, ["1-0"])) == 0
     await shard.transport.claim("operated", 30)
     assert await perform(calls.release(shard.prefix, "a")) is True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -14,6 +16,7 @@ from tests.servers import Kind, Server, available_kinds, free_port, start_server
 from tests.transport.conftest import EXECUTORS
 from tests.transport.lua_files import permissions
 from tests.transport.operations import OPERATIONS
+from tests.transport.proxy import Proxy
 from tests.transport.shards import Shard, look_inside, reach, until
 
 
@@ -83,7 +86,7 @@ async def test_who_is_not_patient_gives_up_on_a_server_that_hangs(
         assert (await transport.claim("worker", 30)).group == "group"
 
 
-async def test_a_server_that_was_killed_and_came_back_is_used_again(
+async def test_failure_22_a_server_that_was_killed_and_came_back_is_used_again(
     own_shard: Shard, own_server: Server
 ):
     await own_shard.publish("group", b"1", b"2")
@@ -101,7 +104,7 @@ async def test_a_server_that_was_killed_and_came_back_is_used_again(
     assert (following.payload, following.token > lease.token) == (b"2", True)
 
 
-async def test_a_wait_that_a_restart_cuts_is_an_error_and_the_next_one_works(
+async def test_failure_17_a_wait_that_a_restart_cuts_is_an_error_and_the_next_one_works(
     own_shard: Shard, own_server: Server
 ):
     waiting = asyncio.create_task(own_shard.transport.wait_for_hint(5))
@@ -143,6 +146,8 @@ async def test_connections_that_were_killed_are_opened_again(own_shard: Shard):
 @pytest.fixture
 def replica(own_server: Server, tmp_path: Path) -> AsyncIterator[Server]:
     """A replica of `own_server`."""
+    with look_inside(own_server.url) as inside:
+        inside.config_set("repl-diskless-sync-delay", 0)
     server = start_server(
         own_server.kind,
         tmp_path / "replica",
@@ -169,6 +174,51 @@ async def test_a_replica_is_unavailable_until_it_is_promoted(
             await transport.publish("group", b"1")
             assert (await transport.claim("worker", 30)).payload == b"1"
             assert len(inside.keys("*:q:*")) == 1
+
+
+Attempt = Callable[[Any], Awaitable[object]]
+
+ATTEMPTS: dict[str, Attempt] = {
+    "a publish": lambda transport: transport.publish("group", b"2"),
+    "a claim": lambda transport: transport.claim("worker", 30),
+    "a wait": lambda transport: transport.wait_for_hint(0.01),
+}
+
+
+@executors
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+async def test_failure_29_all_connections_to_a_demoted_primary_are_dropped_at_once(
+    executor: str, attempt: Attempt, own_server: Server, replica: Server, queue_prefix: str
+):
+    with (
+        Proxy(own_server.port) as proxy,
+        look_inside(own_server.url) as old,
+        look_inside(replica.url, emptied=False) as new,
+    ):
+        async with reach(executor, proxy.url, queue_prefix) as transport:
+            waits = [asyncio.create_task(transport.wait_for_hint(2)) for _ in range(5)]
+            await asyncio.to_thread(
+                wait_until, lambda: old.info("clients")["blocked_clients"] == 5, "five to wait"
+            )
+            await asyncio.gather(*waits)
+            await transport.publish("group", b"1")
+            old.set("the last word", 1)
+            assert await asyncio.to_thread(old.wait, 1, 10_000) == 1
+
+            # The address leads to another server; connections stay where they are.
+            new.replicaof("NO", "ONE")
+            old.replicaof("127.0.0.1", str(replica.port))
+            proxy.lead_to(replica.port)
+            with contextlib.suppress(ServerUnavailable):
+                await attempt(transport)
+
+            await asyncio.to_thread(
+                wait_until,
+                lambda: len(old.client_list(_type="normal")) == 1,
+                "nobody but the test at the old primary",
+            )
+            await transport.publish("group", b"3")
+            assert new.lindex(f"{queue_prefix}:q:group", -1).endswith(b"3")
 
 
 @executors
@@ -257,7 +307,9 @@ async def test_a_user_with_the_documented_permissions_can_do_everything(
 @executors
 @pytest.mark.parametrize("kind", available_kinds())
 async def test_a_single_node_of_a_cluster_serves_a_shard(executor: str, kind: Kind, tmp_path: Path):
-    server = start_server(kind, tmp_path / "cluster", extra_args=["--cluster-enabled", "yes"])
+    # Its bus would listen 10,000 ports higher, where somebody may be.
+    bus = ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+    server = start_server(kind, tmp_path / "cluster", extra_args=bus)
     try:
         with look_inside(server.url) as inside:
             inside.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)

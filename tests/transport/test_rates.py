@@ -5,15 +5,18 @@ Nobody waits here: time passes by moving what the server notes of it.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement, Turned
+from groupqueue.core.groups import rate_group
 from groupqueue.core.messages import Lease
 from groupqueue.core.rates import NO_RATES, Rate, Rates, parse_rate
 from groupqueue.core.snapshot import Snapshot, snapshot_decoder
 from groupqueue.core.views import Explanation, explanation
-from tests.transport.envelopes import expiring, held, send, send_expired
+from tests.transport.envelopes import expiring, held, send, send_expired, wide
 from tests.transport.operated import STATES, bring_into, check
 from tests.transport.shards import Shard
 from tests.transport.test_scheduling import counted
@@ -45,7 +48,7 @@ async def handle(shard: Shard, rates: Rates, *, want: int = 50) -> list[Lease]:
 
 async def set_rate(shard: Shard, rate: str, group: str = "") -> str:
     argument = rate if rate in ("", "none") else parse_rate(rate).argument
-    return await shard.transport.perform(calls.rate(shard.prefix, group, argument))
+    return (await shard.transport.perform(calls.rate(shard.prefix, group, argument))).former
 
 
 async def explain(shard: Shard, group: str = "group") -> Explanation:
@@ -500,3 +503,76 @@ async def test_a_queue_whose_rates_were_taken_back_pays_nothing_for_them(real_sh
 
     assert await counted(shard, lambda: turn(shard, want=1)) == before
     assert sum(during.values()) > sum(before.values())
+
+
+async def test_of_a_wide_group_all_that_a_rate_has_put_off_goes_at_once(real_shard: Shard):
+    shard = real_shard
+    await put_off(shard, 1200)
+
+    calls_made = await take_back(shard)
+
+    assert calls_made > 1, "a call looks at a bounded number"
+    assert shard.redis.zcount(shard.keys.ready(0), "-inf", shard.now_ms()) == 1200
+
+
+async def test_a_repeated_change_of_a_rate_goes_on_as_the_first_would_have(real_shard: Shard):
+    shard = real_shard
+    await put_off(shard, 1200)
+    lost = calls.rate(shard.prefix, "group", "none", operation="once")
+    await shard.transport.perform(lost)
+
+    cursor = (await shard.transport.perform(lost)).cursor
+    while cursor != "0":
+        call = calls.rate(shard.prefix, "group", "none", cursor, operation="once")
+        cursor = (await shard.transport.perform(call)).cursor
+
+    assert shard.redis.zcount(shard.keys.ready(0), "-inf", shard.now_ms()) == 1200
+
+
+async def put_off(shard: Shard, count: int) -> None:
+    """Start so many messages of a wide group, and have a rate of an hour put them all off."""
+    await send(shard, *(wide("group", width=1000) for _ in range(count)))
+    ready, started = shard.keys.ready(0), 0
+    while started < count:
+        leases = (await turn(shard, want=400)).leases
+        started += len(leases)
+        await turn(shard, *(Settlement.retry(lease, 3600) for lease in leases), want=0)
+    shard.redis.zadd(ready, dict.fromkeys(shard.redis.zrange(ready, 0, -1), shard.now_ms()))
+    await set_rate(shard, "1/h", "group")
+    [lease] = (await turn(shard, want=400)).leases
+    await turn(shard, Settlement.retry(lease, 0), want=0)
+    while (await turn(shard, want=400)).wait_ms == 0:
+        pass
+
+
+async def take_back(shard: Shard) -> int:
+    """Let any number of messages go; return how many calls that took."""
+    flow, made = rate_group(shard.prefix, "group", "none"), 0
+    with suppress(StopIteration):
+        call = next(flow)
+        while True:
+            made += 1
+            call = flow.send(await shard.transport.perform(call))
+    return made
+
+
+@pytest.mark.parametrize("rate", ["0 1", "1000 0", "99999999999999999999 1", "1 " + "9" * 20, "x"])
+@pytest.mark.parametrize("group", ["group", ""])
+async def test_what_is_no_rate_stops_nobody_and_the_settings_hold(
+    shard: Shard, rate: str, group: str
+):
+    await set_rate(shard, "1/m", "other")
+    await shard.publish("group", b"1", b"2")
+    shard.redis.hset(shard.named("rates"), group, rate)
+
+    assert len(await handle(shard, EACH_GROUP)) == 1
+
+
+async def test_an_arrival_that_no_rate_could_have_made_holds_nothing_back(shard: Shard):
+    await set_rate(shard, "1/m", "group")
+    await shard.publish("group", b"1")
+    for arrival in ("99999999999999999 99999999999999999", "9" * 400 + " 1"):
+        shard.redis.set(shard.named("tat:group"), arrival, px=60_000)
+
+        [lease] = (await turn(shard)).leases
+        await turn(shard, Settlement.release(lease), want=0)

@@ -56,3 +56,10 @@ async def test_a_worker_that_departs_is_gone_at_once(shard: Shard):
 
     assert shard.redis.zrange(shard.named("workers"), 0, -1) == [b"w2"]
     assert not shard.redis.exists(shard.keys.worker("w1"))
+
+
+async def test_what_is_no_schema_is_told_as_it_is(shard: Shard):
+    for noted in ("abc", "9" * 5000, ""):
+        shard.redis.hset(shard.named("meta"), "schema", noted)
+
+        assert (await beat(shard, "w1")).schema == noted

@@ -37,7 +37,7 @@ async def test_renew_names_the_leases_that_are_lost(shard: Shard):
     assert await shard.transport.renew([taken], 120) == []
 
 
-async def test_renewing_with_an_older_token_changes_no_key(shard: Shard):
+async def test_failure_02_renewing_with_an_older_token_changes_no_key(shard: Shard):
     await shard.publish("group")
     stale = await shard.transport.claim("slow", 30)
     shard.let_lease_run_out("group")
@@ -222,3 +222,12 @@ async def test_what_is_noted_of_given_up_turns_ends_by_itself(shard: Shard):
     await shard.transport.recover("worker", 0, 3)
 
     assert 0 < shard.redis.pttl(shard.named("turn:worker")) <= 600_000
+
+
+async def test_a_note_of_given_up_turns_that_is_no_number_gives_none_up(shard: Shard):
+    await shard.publish("group")
+    shard.redis.set(shard.named("turn:worker"), "junk", px=60_000)
+
+    turned = await shard.transport.turn("worker", [], 1, visibility=60, number=1)
+
+    assert [lease.group for lease in turned.leases] == ["group"]

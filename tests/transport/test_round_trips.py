@@ -35,7 +35,7 @@ async def test_a_server_that_does_not_know_a_script_is_sent_it_once(
     assert proxy.commands == ["EVALSHA", "EVAL", "EVALSHA"]
 
 
-async def test_every_operation_goes_on_after_the_scripts_were_flushed(real_shard: Shard):
+async def test_failure_22_every_operation_goes_on_after_the_scripts_were_flushed(real_shard: Shard):
     for name, prepare in OPERATIONS.items():
         operation = await prepare(real_shard)
         real_shard.redis.script_flush()

@@ -27,7 +27,7 @@ each_file = pytest.mark.parametrize("path", lua_files.paths())
 # Contracts, held against the builders ---------------------------------------------------
 
 LEASES = [Lease(f"group-{n}", 7000 + n, f"{n:032x}", b"", 0, 1, 0, 0, 0) for n in range(2)]
-BEHIND = (Leased("a" * 32, b"", 0, 0), Leased("b" * 32, b"", 0, 0))
+BEHIND = (Leased(b"a" * 32 + b"0" * 26), Leased(b"b" * 32 + b"0" * 26))
 LEASE_OF_THREE = LEASES[1]._replace(rest=BEHIND)
 ENVELOPES = [Envelope(f"{n:032x}", f"group-{n}", n, b"body-%d" % n) for n in range(3)]
 OPTIONS = EnvelopeOptions(
@@ -180,8 +180,8 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
     ),
     "start": (calls.start("prefix", operation="me"), {"operation": "me"}, []),
     "rate": (
-        calls.rate("prefix", "group-1", "6000000 4"),
-        {"group": "group-1", "rate": "6000000 4"},
+        calls.rate("prefix", "group-1", "6000000 4", "42", operation="once"),
+        {"group": "group-1", "rate": "6000000 4", "cursor": "42", "operation": "once"},
         [],
     ),
     "trim": (
@@ -204,7 +204,11 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
         {"group": "group-1", "id": "an id", "operation": "once"},
         [],
     ),
-    "set_tier": (calls.set_tier("prefix", "group-1", 3), {"group": "group-1", "tier": 3}, []),
+    "set_tier": (
+        calls.set_tier("prefix", "group-1", 3, "17"),
+        {"group": "group-1", "tier": 3, "cursor": "17"},
+        [],
+    ),
     "release": (
         calls.release("prefix", "group-1", 7001, operation="once"),
         {"group": "group-1", "token": 7001, "operation": "once"},
@@ -340,7 +344,7 @@ def test_only_bounded_commands_are_sent(path: str):
 
     assert not sent & {"KEYS", "SSCAN", "SMEMBERS", "HKEYS", "HVALS"}
     if sent & {"SCAN", "ZSCAN"}:
-        assert path == "survey"
+        assert path in {"survey", "set_tier", "rate"}
     if "LRANGE" in sent:
         # From one place to another, never to the end.
         assert path in {"cancel", "peek", "includes/lease_more", "includes/window_of"}
@@ -349,7 +353,32 @@ def test_only_bounded_commands_are_sent(path: str):
         assert path in {"held", "inspect", "purge", "recover", "survey", "includes/count_messages"}
     if "HGETALL" in sent:
         # The last: of counters, of which there are few.
-        assert path in {"inspect", "explain", "includes/queue_faults"}
+        assert path in {"inspect", "explain", "includes/fields_of"}
+
+
+def test_failure_03_leases_begin_and_end_in_one_place_each():
+    touched = {
+        (command, path)
+        for path in lua_files.paths()
+        for command, locks in re.findall(
+            r'"([A-Z]+)", (prefix \.\. ":lock:"|shard\.prefix \.\. ":lock:"|unpack\(locks\))',
+            lua_files.read_code(path),
+        )
+    }
+
+    assert {(command, path) for command, path in touched if command not in READING} == {
+        ("SET", "includes/claim"),
+        ("PEXPIRE", "renew"),
+        # The one way in which a lease ends; and the end of a group, messages and all.
+        ("DEL", "includes/end_leases"),
+        ("DEL", "includes/forget_group"),
+        # What somebody broke by hand: a lock that would never end, or is no token.
+        ("PEXPIRE", "includes/mend_group"),
+        ("DEL", "includes/mend_group"),
+    }
+
+
+READING = {"EXISTS", "GET", "PTTL"}
 
 
 @each_file
@@ -391,7 +420,7 @@ def test_a_file_includes_what_it_calls_and_calls_what_it_includes(path: str):
     called = {
         name
         for name in lua_files.include_names()
-        if re.search(rf"(?<![\w.]){name}\(", lua_files.read_code(path))
+        if re.search(rf"(?<![\w.]){name}(?:\(|$)", lua_files.read_code(path), re.MULTILINE)
         and path != f"includes/{name}"
     }
 

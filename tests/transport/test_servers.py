@@ -38,16 +38,20 @@ def test_a_server_set_up_well_gives_no_cause(own_server: Server):
     assert found(own_server) == []
 
 
-def test_an_eviction_policy_is_found(own_server: Server, inside: redis.Redis):
+def test_failure_26_an_eviction_policy_is_found(own_server: Server, inside: redis.Redis):
     for policy in ("allkeys-lru", "volatile-ttl", "allkeys-random"):
         inside.config_set("maxmemory-policy", policy)
         assert found(own_server) == ["eviction"]
 
 
-def test_missing_persistence_is_found(own_server: Server, inside: redis.Redis):
+def test_failure_27_missing_persistence_is_found(own_server: Server, inside: redis.Redis):
     inside.config_set("appendonly", "no")
 
-    assert found(own_server) == ["no-append-only-file"]
+    [finding] = findings_of(RedisTransport(inside, "gq:{default:0}"))
+
+    assert (finding.id, finding.level) == ("no-append-only-file", "warning")
+    assert "loses what was published and settled since the last snapshot" in finding.text
+    assert "or everything where it makes none" in finding.text
 
 
 def test_a_replica_is_found(own_server: Server, inside: redis.Redis):
@@ -73,7 +77,7 @@ def found_for(
         transport.close()
 
 
-def test_each_missing_permission_is_found_by_name_and_its_hint_is_the_remedy(
+def test_failure_24_each_missing_permission_is_found_by_name_and_its_hint_is_the_remedy(
     own_server: Server, inside: redis.Redis
 ):
     askable = set(COMMANDS) - {"eval"}

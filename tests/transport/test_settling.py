@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from groupqueue.core import calls
 from groupqueue.core.calls import Preference, Settled, Settlement
 from groupqueue.core.messages import Lease
 from groupqueue.exceptions import InvalidArgument, StaleLease
 from tests.transport.shards import Shard
+from tests.transport.test_auditing import found
 
 Ending = Callable[[Shard, Lease], Awaitable[object]]
 
@@ -26,7 +28,9 @@ endings = pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS)
 
 
 @endings
-async def test_an_older_token_settles_nothing_and_changes_no_key(shard: Shard, end: Ending):
+async def test_failure_02_an_older_token_settles_nothing_and_changes_no_key(
+    shard: Shard, end: Ending
+):
     await shard.publish("group", b"1", b"2")
     stale = await shard.transport.claim("slow", 30)
     shard.let_lease_run_out("group")
@@ -85,14 +89,33 @@ async def test_a_settlement_of_a_group_emptied_by_hand_changes_nothing(shard: Sh
     assert shard.dump() == before
 
 
-@endings
-async def test_every_ending_frees_the_lock_and_the_holder(shard: Shard, end: Ending):
-    await shard.publish("group", b"1", b"2")
-    lease = await shard.transport.claim("worker", 30)
+# Ways in which a lease ends without a settlement.
+OTHER_ENDINGS: dict[str, Ending] = {
+    "settle dead group": lambda shard, lease: shard.transport.settle(
+        Settlement.dead_group(lease, "why")
+    ),
+    "recover": lambda shard, lease: shard.transport.recover("worker", 0),
+    "release": lambda shard, lease: shard.transport.perform(calls.release(shard.prefix, "group")),
+    "purge": lambda shard, lease: shard.transport.perform(calls.purge(shard.prefix, ["group"])),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("end", (ENDINGS | OTHER_ENDINGS).values(), ids=[*ENDINGS, *OTHER_ENDINGS])
+async def test_failure_03_every_ending_frees_the_lock_and_the_holder(
+    shard: Shard, end: Ending, batch: int
+):
+    await shard.publish("group", b"1", b"2", b"3")
+    turned = await shard.transport.turn("worker", [], 1, visibility=30, batch=batch)
+    [lease] = turned.leases
 
     await end(shard, lease)
 
-    assert not shard.redis.exists(shard.keys.lock("group"), shard.named("holders"))
+    assert not shard.redis.exists(
+        shard.keys.lock("group"), shard.named("holders"), shard.named("batch:group")
+    )
+    # And nothing else is left that would keep the group, or anybody, waiting.
+    assert await found(shard) == []
 
 
 @endings
@@ -153,7 +176,7 @@ async def test_nack_without_delay_retries_now_at_the_head_of_its_group(shard: Sh
     assert (second.deliveries, second.failures, second.crashes) == (2, 1, 0)
 
 
-async def test_nack_with_a_delay_parks_the_group_by_the_servers_clock(shard: Shard):
+async def test_failure_11_nack_with_a_delay_parks_the_group_by_the_servers_clock(shard: Shard):
     await shard.publish("group", b"1", b"2")
     lease = await shard.transport.claim("worker", 30)
     before = shard.now_ms()
@@ -167,7 +190,7 @@ async def test_nack_with_a_delay_parks_the_group_by_the_servers_clock(shard: Sha
     assert (await shard.transport.claim("worker", 30)).payload == b"1"
 
 
-async def test_a_failed_head_keeps_its_place_through_many_retries(shard: Shard):
+async def test_failure_11_a_failed_head_keeps_its_place_through_many_retries(shard: Shard):
     await shard.publish("group", b"1", b"2")
     for attempt in range(1, 6):
         lease = await shard.transport.claim("worker", 30)

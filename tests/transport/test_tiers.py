@@ -41,7 +41,7 @@ async def test_within_one_call_a_groups_first_message_fixes_its_tier(shard: Shar
     assert (shard.place("group")[0], shard.place("other")[0]) == (2, 4)
 
 
-async def test_a_race_on_first_publish_cannot_split_a_group_across_tiers(shard: Shard):
+async def test_failure_13_a_race_on_first_publish_cannot_split_a_group_across_tiers(shard: Shard):
     groups = [f"group-{number}" for number in range(10)]
 
     await asyncio.gather(
@@ -208,7 +208,7 @@ async def _shares(shard: Shard, preference: Preference) -> Counter[int]:
     return shares
 
 
-async def test_the_priority_share_holds_over_ten_thousand_claims_and_no_tier_starves(
+async def test_failure_15_the_priority_share_holds_over_ten_thousand_claims_and_no_tier_starves(
     real_shard: Shard,
 ):
     shares = await _shares(real_shard, Preference(preferred=WANT * 8 // 10))

@@ -80,7 +80,9 @@ async def test_a_queue_without_letters_has_none_to_throw_away(shard: Shard):
 
 
 @pytest.mark.parametrize("limits", [{"count": 100}, {"age": 1}])
-async def test_any_number_of_letters_goes_in_bounded_steps(sync_shard: Shard, limits: Any):
+async def test_failure_39_any_number_of_letters_goes_in_bounded_steps(
+    sync_shard: Shard, limits: Any
+):
     shard = sync_shard
     long_ago = [f"{number}-1" for number in range(1, 3001)]
     letter = {"group": "group", "tier": "0", "element": b"x" * 100, "reason": "why"}

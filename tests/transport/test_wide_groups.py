@@ -7,6 +7,7 @@ import pytest
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
 from groupqueue.core.codec import JSONCodec
+from groupqueue.core.groups import move_group
 from groupqueue.core.messages import EnvelopeOptions, Lease
 from groupqueue.core.rates import Rate, Rates
 from groupqueue.core.snapshot import snapshot_decoder
@@ -16,6 +17,7 @@ from tests.transport.envelopes import (
     audit,
     bodies,
     cancel,
+    held,
     let_come,
     send,
     send_expired,
@@ -243,12 +245,32 @@ async def test_its_tier_changes_for_what_is_started_too(shard: Shard):
     await fill(shard, 4, width=2)
     first, _ = await take(shard)
 
-    assert await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))
+    assert (await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))).is_known
     await settle(shard, Settlement.retry(first, 0, "boom"))
 
     assert {lease.priority for lease in await take(shard)} == {4}
     assert shard.redis.hget(shard.named("backlog"), "4") == b"4"
     assert shard.redis.hget(shard.named("backlog"), "0") == b"0"
+
+
+async def test_its_tier_changes_for_thousands_of_started_messages(shard: Shard):
+    await fill(shard, 1200, width=1200)
+    leases = []
+    while taken := (await shard.transport.turn("worker", [], 400, visibility=60)).leases:
+        leases += taken
+    assert len(leases) == 1200
+
+    moved, flow = None, move_group(shard.prefix, "group", 4)
+    try:
+        while True:
+            moved = await shard.transport.perform(flow.send(moved))
+    except StopIteration as end:
+        is_known = end.value
+
+    assert is_known
+    assert set(shard.redis.hvals(shard.named("prio"))) == {b"4"}
+    assert shard.redis.zcard(shard.keys.ready(4)) == 1200
+    assert shard.redis.hget(shard.named("backlog"), "4") == b"1200"
 
 
 async def test_an_operator_ends_all_its_leases(shard: Shard):
@@ -461,7 +483,7 @@ async def test_what_is_known_of_a_head_goes_with_it_when_its_group_becomes_wide(
 async def test_a_tier_holds_as_long_as_anything_is_started(shard: Shard):
     await fill(shard, 1)
     [lease] = await take(shard)
-    assert await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))
+    assert (await shard.transport.perform(calls.set_tier(shard.prefix, "group", 4))).is_known
 
     await send(shard, wide("group")._replace(tier=1))
 
@@ -736,3 +758,108 @@ async def test_many_take_from_it_at_once_and_never_more_than_its_width(shard: Sh
 
     assert len(handled) == 80
     assert left_behind(shard) == set()
+
+
+# What somebody has put among it --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"x" * 31, b"\xff"])
+async def test_what_is_no_message_takes_a_place_and_gives_it_away(shard: Shard, junk: bytes):
+    await fill(shard, 4, width=2)
+    shard.redis.lset(shard.keys.fifo("group"), 0, junk)
+    shard.redis.lset(shard.keys.fifo("group"), 1, junk)
+
+    handled = []
+    while leases := await take(shard):
+        assert len(leases) <= 2
+        handled += [lease.payload for lease in leases]
+        await settle(shard, *(Settlement.dead(lease, "corrupt") for lease in leases))
+
+    assert sorted(handled) == sorted([junk, junk, b"2", b"3"])
+    assert left_behind(shard) == {"dead"}
+    assert shard.redis.xlen(shard.named("dead")) == 4
+    assert {letter[b"group"] for _, letter in shard.redis.xrange(shard.named("dead"))} == {b"group"}
+
+
+async def test_what_is_no_message_can_be_skipped_once_it_is_started(shard: Shard):
+    await fill(shard, 2, width=2)
+    shard.redis.lset(shard.keys.fifo("group"), 0, b"junk")
+    for lease in await take(shard):
+        await settle(shard, Settlement.halt(lease, "why", "boom"))
+
+    word = await shard.transport.perform(calls.skip(shard.prefix, "group", "junk"))
+
+    assert word == "ok"
+    assert shard.redis.zcard(shard.named("places:group")) == 1
+
+
+@pytest.mark.parametrize("way", ["purge", "release", "set_tier", "resume"])
+async def test_what_is_done_to_a_wide_group_is_done_to_none_that_is_put_among_its_places(
+    shard: Shard, way: str
+):
+    await shard.publish("other", b"1", b"2")
+    [other] = await take(shard)
+    await fill(shard, 3)
+    await shard.transport.perform(calls.pause(shard.prefix, "other", "why"))
+    shard.redis.zadd(shard.named("places:group"), {"other": 3 if way == "resume" else 1})
+    place = shard.place("other")
+
+    await shard.transport.perform(
+        {
+            "purge": calls.purge(shard.prefix, ["group"]),
+            "release": calls.release(shard.prefix, "group"),
+            "set_tier": calls.set_tier(shard.prefix, "group", 3),
+            "resume": calls.resume(shard.prefix, "group"),
+        }[way]
+    )
+
+    assert shard.place("other") == place
+    assert shard.redis.hexists(shard.named("paused"), "other")
+    assert await shard.transport.ack(other) == 1
+    if way == "purge":
+        assert not shard.redis.exists(shard.named("wide"), shard.named("places:group"))
+
+
+async def test_a_started_message_whose_list_is_taken_by_another_type_is_not_lost(shard: Shard):
+    [identifier] = await fill(shard, 1)
+    key = b"%s\xff%s" % (shard.keys.fifo("group").encode(), identifier.encode())
+    shard.redis.sadd(key, "foreign")
+
+    assert await take(shard) == []
+    assert shard.depth("group") == 1
+
+    shard.redis.delete(key)
+    shard.make_due("group", 0)
+    assert [lease.id for lease in await take(shard)] == [identifier]
+
+
+async def test_of_a_started_list_of_another_type_peek_tells_which_it_is(shard: Shard):
+    [identifier] = await fill(shard, 1)
+    await take(shard)
+    key = b"%s\xff%s" % (shard.keys.fifo("group").encode(), identifier.encode())
+    shard.redis.delete(key)
+    shard.redis.sadd(key, "foreign")
+
+    with pytest.raises(WrongKeyType, match=identifier):
+        await shard.transport.perform(calls.peek(shard.prefix, "group", 0, 20, len))
+
+
+@pytest.mark.parametrize("way", ["ack", "dead_group", "release"])
+async def test_a_list_of_another_type_stops_no_settlement_half_way_while_a_message_is_held(
+    shard: Shard, way: str
+):
+    await fill(shard, 3, width=2)
+    await send(shard, held("held"))
+    leases = await take(shard)
+    shard.redis.delete(shard.keys.fifo("group"))
+    shard.redis.sadd(shard.keys.fifo("group"), "foreign")
+
+    if way == "release":
+        assert await shard.transport.perform(calls.release(shard.prefix, "group"))
+    elif way == "ack":
+        await settle(shard, *map(Settlement.ack, leases))
+    else:
+        await settle(shard, *(Settlement.dead_group(lease, "why") for lease in leases))
+
+    assert shard.redis.keys(shard.keys.lock("*")) == []
+    assert stat(shard, {"ack": "acked", "dead_group": "dead"}.get(way, "released")) == 2

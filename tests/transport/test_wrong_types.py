@@ -302,6 +302,10 @@ CASES = {
 }
 
 
+# What these are asked for is what counters say.
+LOOKS = {"inspect", "survey", "audit", "repair"}
+
+
 def break_key(shard: Shard, name: str) -> str:
     """Put a value of another type where a key is expected; return the key's full name."""
     minute = int(shard.now_ms() // 60_000)
@@ -328,7 +332,7 @@ def test_every_script_is_tried():
         for name in (*own_keys(case.script), *case.further_keys)
     ],
 )
-async def test_a_wrong_type_is_an_error_and_nothing_is_written(
+async def test_failure_23_a_wrong_type_is_an_error_and_nothing_is_written(
     sync_shard: Shard, case: Case, name: str
 ):
     operation = await case.prepare(sync_shard)
@@ -341,6 +345,77 @@ async def test_a_wrong_type_is_an_error_and_nothing_is_written(
     assert sync_shard.dump() == before
     # Without the key's name nobody could put it right.
     assert key in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["stats", "minute", "backlog", "wake"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES.values() if case.script not in LOOKS], ids=lambda c: c.script
+)
+async def test_failure_23_counters_and_hints_of_another_type_stop_no_operation(
+    sync_shard: Shard, case: Case, name: str
+):
+    operation = await case.prepare(sync_shard)
+    key = break_key(sync_shard, name)
+
+    await operation()
+
+    keys = sync_shard.redis.keys(f"{key}[0-9]*") if name == "minute" else [key]
+    assert {sync_shard.redis.type(each) for each in keys} == {b"string"}
+    surveyed = await sync_shard.transport.perform(calls.survey(sync_shard.prefix, "keys"))
+    assert "wrong-type" in {fault.word for fault in surveyed.faults}
+
+
+def make_junk_of_numbers(shard: Shard) -> None:
+    """Write a word wherever a number is counted or noted, of all that there is now."""
+    minute = int(shard.now_ms() // 60_000)
+    counters = ("published", "delivered", "acked", "retried", "released", "dead", "purged")
+    for name in ("stats", f"stats:{minute}", f"stats:{minute + 1}"):
+        shard.redis.hset(shard.named(name), mapping=dict.fromkeys(counters, "many"))
+    shard.redis.hset(shard.named("backlog"), mapping=dict.fromkeys("01234", "many"))
+    groups = shard.redis.hkeys(shard.named("prio"))
+    for name in ("attempts", "failures"):
+        if groups:
+            shard.redis.hset(shard.named(name), mapping=dict.fromkeys(groups, "many"))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_what_is_no_number_stops_no_operation(sync_shard: Shard, case: Case):
+    operation = await case.prepare(sync_shard)
+    make_junk_of_numbers(sync_shard)
+
+    await operation()
+
+    snapshot = await sync_shard.transport.perform(
+        calls.inspect(sync_shard.prefix, 50, snapshot_decoder(50))
+    )
+    assert {tier.messages for tier in snapshot.tiers} <= {-2, -1, 0, 1, 2, 3}
+    for group in ("first", "second"):
+        await sync_shard.transport.perform(calls.explain(sync_shard.prefix, group, explanation))
+    for lease in await sync_shard.claim_all():
+        await sync_shard.transport.ack(lease)
+
+
+@pytest.mark.parametrize("moment", ["-inf", "1e18", "-1e18"])
+async def test_a_group_without_a_sensible_moment_can_be_looked_at(shard: Shard, moment: str):
+    await shard.publish("group")
+    shard.redis.execute_command("ZADD", shard.keys.ready(0), moment, "group")
+
+    snapshot = await shard.transport.perform(calls.inspect(shard.prefix, 50, snapshot_decoder(50)))
+    explained = await shard.transport.perform(calls.explain(shard.prefix, "group", explanation))
+
+    [seen] = [*snapshot.waiting, *snapshot.parked]
+    assert (seen.group, seen.state) == ("group", explained.state)
+    assert explained.group.wait_seconds < 1e12
+
+
+async def test_a_lock_that_is_no_token_keeps_no_other_lease_from_being_handed_back(shard: Shard):
+    first, second = await _two_leases(shard)
+    shard.redis.set(shard.keys.lock(first.group), "mine", keepttl=True)
+
+    recovered = await shard.transport.recover("worker", 0)
+
+    assert recovered == 1
+    assert [lease.group for lease in await shard.claim_all()] == [second.group]
 
 
 async def test_waiting_for_hints_on_a_key_of_the_wrong_type_is_a_clear_error(shard: Shard):

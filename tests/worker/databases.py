@@ -1,24 +1,24 @@
-"""Which databases can a worker's handlers use on this machine?"""
+"""Which databases can handlers, and the code that publishes, use on this machine?"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import socket
+import functools
+import os
 import sqlite3
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from django.db import connections
+
 TABLE = "CREATE TABLE notes (n INTEGER)"
-POSTGRESQL: dict[str, Any] = {
-    "host": "127.0.0.1",
-    "port": 5432,
-    "user": "postgres",
-    "dbname": "test",
-}
+VARIABLE = "GROUPQUEUE_TEST_POSTGRESQL"
+"""Where the tests' PostgreSQL server is: a URL of somebody who may make schemas there."""
+URL = os.environ.get(VARIABLE, "postgresql://postgres@127.0.0.1:5432/test")
 
 
 class Database(ABC):
@@ -63,20 +63,24 @@ class PostgreSQL(Database):
     def __init__(self) -> None:
         import psycopg
 
-        self._schema = f"worker_{uuid.uuid4().hex[:12]}"
-        self._connection: Any = psycopg.connect(**POSTGRESQL, autocommit=True)
+        self._schema = f"groupqueue_{uuid.uuid4().hex[:12]}"
+        self._connection: Any = psycopg.connect(URL, autocommit=True)
         self._connection.execute(f"CREATE SCHEMA {self._schema}")
         self._connection.execute(f"SET search_path = {self._schema}")
         self._connection.execute(TABLE)
 
     def settings(self, **more: Any) -> dict[str, Any]:
+        from psycopg.conninfo import conninfo_to_dict
+
+        given = {name: str(value) for name, value in conninfo_to_dict(URL).items()}
         return {
             "ENGINE": "django.db.backends.postgresql",
-            "HOST": POSTGRESQL["host"],
-            "PORT": POSTGRESQL["port"],
-            "USER": POSTGRESQL["user"],
-            "NAME": POSTGRESQL["dbname"],
-            "OPTIONS": {"options": f"-c search_path={self._schema}"},
+            "HOST": given.pop("host", ""),
+            "PORT": given.pop("port", ""),
+            "USER": given.pop("user", ""),
+            "PASSWORD": given.pop("password", ""),
+            "NAME": given.pop("dbname", ""),
+            "OPTIONS": {**given, "options": f"-c search_path={self._schema}"},
             **more,
         }
 
@@ -93,20 +97,38 @@ class PostgreSQL(Database):
         self._connection.close()
 
 
-def available() -> Sequence[str]:
-    """Return the databases that can be had: SQLite always, PostgreSQL where it answers."""
-    return ["sqlite", "postgresql"] if has_postgresql() else ["sqlite"]
-
-
-def has_postgresql() -> bool:
-    """Say whether a PostgreSQL server lets us in without a password."""
-    if importlib.util.find_spec("psycopg") is None:
-        return False
-    import psycopg
-
+@contextlib.contextmanager
+def as_default(database: Database) -> Iterator[None]:
+    """Have Django's connection "default" lead to this database, in all threads."""
+    kept = connections.settings["default"]
+    connections["default"].close()
+    del connections["default"]
+    given = connections.configure_settings({"default": database.settings()})
+    connections.settings["default"] = given["default"]
     try:
-        with socket.create_connection((POSTGRESQL["host"], POSTGRESQL["port"]), timeout=1):
-            psycopg.connect(**POSTGRESQL, connect_timeout=2).close()
-    except (OSError, psycopg.OperationalError):
+        yield
+    finally:
+        connections["default"].close()
+        del connections["default"]
+        connections.settings["default"] = kept
+
+
+@functools.cache
+def has_postgresql() -> bool:
+    """Say whether a PostgreSQL server lets us in; one that was asked for has to."""
+    try:
+        import psycopg
+
+        psycopg.connect(URL, connect_timeout=2).close()
+    except (ImportError, psycopg.OperationalError):
+        if VARIABLE in os.environ:
+            raise
         return False
     return True
+
+
+on_postgresql = pytest.mark.skipif(
+    not has_postgresql(), reason=f"no PostgreSQL server answers at {URL}; {VARIABLE} names another"
+)
+EACH = ("sqlite", pytest.param("postgresql", marks=on_postgresql))
+"""The parameters of a test for each kind of database."""

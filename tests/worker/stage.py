@@ -31,9 +31,16 @@ REPOSITORY = Path(__file__).parents[2]
 class Worker:
     """One `run_group_workers` in processes of its own."""
 
-    def __init__(self, options: Iterable[object], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        options: Iterable[object],
+        environment: dict[str, str],
+        *,
+        started_by: Iterable[str] = (),
+    ) -> None:
+        command = [sys.executable, "-m", "django", "run_group_workers", *map(str, options)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "django", "run_group_workers", *map(str, options)],
+            [*started_by, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -52,7 +59,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The pid of the supervisor."""
+        """The pid of the supervisor, or of the program that has started it."""
         return self._process.pid
 
     @property
@@ -167,6 +174,10 @@ class Stage:
         """Change keys of the stage's queue."""
         self.add_queue(self.queue, **self.plan.queues[self.queue] | keys)
 
+    def work_through(self, url: str) -> None:
+        """Let workers reach the stage's queue at another address than the test does."""
+        self.plan.queues[self.queue] = self.plan.queues[self.queue] | {"CONNECTION": url}
+
     def add_app(self, name: str, handlers: str) -> Path:
         """Write an app with these handlers; workers started from now on have it installed."""
         app = self.directory / "apps" / name
@@ -176,10 +187,15 @@ class Stage:
         self.plan.apps.append(name)
         return app / "handlers.py"
 
-    def work(self, *options: object, queues: Iterable[str] | None = None) -> Worker:
-        """Start a worker on the stage's queue, or on those given."""
+    def work(
+        self,
+        *options: object,
+        queues: Iterable[str] | None = None,
+        started_by: Iterable[str] = (),
+    ) -> Worker:
+        """Start a worker on the stage's queue, or on those given, by another program if named."""
         names = [self.queue] if queues is None else list(queues)
-        worker = Worker([*names, *options], self.environment())
+        worker = Worker([*names, *options], self.environment(), started_by=started_by)
         self.workers.append(worker)
         return worker
 

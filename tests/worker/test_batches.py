@@ -410,7 +410,7 @@ def leave_at_once(stage: Stage, worker: Worker) -> None:
 
 
 @CONCURRENCIES
-def test_after_a_crash_each_message_goes_alone_and_only_the_guilty_one_is_poison(
+def test_failure_08_after_a_crash_each_message_goes_alone_and_only_the_guilty_one_is_poison(
     stage: Stage, concurrency: int
 ) -> None:
     stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2, ON_EXHAUSTED="dead_letter")
@@ -624,7 +624,18 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     handler("first", timeout=3600)(lambda delivery: None)
     handler("second", timeout=0.1)(lambda delivery: None)
     first, second = (JSONCodec().encode(topic, None, {}) for topic in ("first", "second"))
-    lease = Lease("g", 1, "0" * 32, first, 0, 1, 0, 1, 0, (Leased("1" * 32, second, 1, 0),))
+    lease = Lease(
+        "g",
+        1,
+        "0" * 32,
+        first,
+        0,
+        1,
+        0,
+        1,
+        0,
+        (Leased(b"1" * 32 + b"1".zfill(13) + b"0" * 13 + second),),
+    )
     now = time.monotonic()
     return Held(get_config("default"), lease, now + 60, now, goes_on=True)
 

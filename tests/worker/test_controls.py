@@ -128,7 +128,7 @@ def test_a_burst_ends_at_a_stopped_queue(stage: Stage) -> None:
 # Dead letters ----------------------------------------------------------------------------
 
 
-def test_a_worker_throws_old_dead_letters_away_and_says_so(stage: Stage) -> None:
+def test_failure_39_a_worker_throws_old_dead_letters_away_and_says_so(stage: Stage) -> None:
     stage.plan.constants["groupqueue.worker.leases.HEARTBEAT_SECONDS"] = 0.1
     stage.configure(
         MAX_ATTEMPTS=1, ON_EXHAUSTED="dead_letter", DEAD_RETENTION={"age": 3600, "count": 2}

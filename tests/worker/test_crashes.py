@@ -9,10 +9,11 @@ import signal
 import pytest
 
 from tests.worker.stage import Stage
+from tests.worker.test_idling import PATIENT
 from tests.worker.traces import by_group, without_repeats
 
 
-def test_the_messages_of_a_killed_process_are_handled_again_and_nothing_is_lost(
+def test_failure_01_the_messages_of_a_killed_process_are_handled_again_and_nothing_is_lost(
     stage: Stage,
 ) -> None:
     stage.publish("gate", "held", n=0)
@@ -32,6 +33,34 @@ def test_the_messages_of_a_killed_process_are_handled_again_and_nothing_is_lost(
     assert [trace.n for trace in after] == [0, 1, 2]
     assert [trace.crashes for trace in after] == [0, 0, 0]
     stage.wait_until_drained()
+
+
+@pytest.mark.parametrize("topic", ["gate", "gate.async"])
+def test_failure_01_all_groups_of_a_killed_worker_are_claimable_when_their_leases_end(
+    stage: Stage, topic: str
+) -> None:
+    # The other worker looks by itself in an hour: the server has told it when to look sooner.
+    stage.plan.constants |= PATIENT
+    groups = ["g1", "g2", "g3"]
+    for group in groups:
+        stage.publish(topic, group)
+        stage.publish("note", group)
+    worker = stage.work("--concurrency", 3)
+    first = {trace.group: trace for trace in stage.wait_for_started(3)}
+    stage.work("--concurrency", 3)
+    stage.wait_for_processes(2)
+
+    worker.signal_all(signal.SIGKILL)
+
+    again = stage.wait_for_started(6, topic=topic)[3:]
+    assert {trace.group for trace in again} == set(groups)
+    for trace in again:
+        assert (trace.id, trace.deliveries, trace.crashes) == (first[trace.group].id, 2, 1)
+        # A token is the server's clock in µs: nobody was given the group before its lease ended.
+        assert trace.token >= first[trace.group].token + 2_000_000
+    stage.open_gate()
+    stage.wait_until_drained()
+    assert len(stage.traces.all("ended")) == 6
 
 
 def test_a_killed_process_is_replaced(stage: Stage) -> None:
@@ -136,6 +165,7 @@ def test_a_forked_child_that_comes_back_is_no_second_worker(
     assert [trace.n for trace in ended] == [0, 1]
     assert len({trace.pid for trace in ended}) == 1
     assert ended[0].code == {"returning": 0, "raising": 1, "exiting": 3}[by]
+    stage.wait_until_drained()
     assert stage.snapshot().counters["acked"] == 2
     worker.signal()
     assert worker.wait() == 0
@@ -175,7 +205,7 @@ def test_without_their_supervisor_processes_finish_what_they_have_and_leave(stag
     assert stage.backlog() == 1
 
 
-def test_a_process_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes(
+def test_failure_02_a_process_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes(
     stage: Stage,
 ) -> None:
     stage.publish("gate", n=0)
@@ -205,7 +235,33 @@ def test_a_process_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes
     assert stage.snapshot().counters["acked"] == 4
 
 
-def test_a_late_result_pops_nothing_from_a_group_that_has_moved_on(stage: Stage) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_failure_02_a_late_result_changes_nothing_while_somebody_else_has_the_message(
+    stage: Stage, *, fails: bool
+) -> None:
+    stage.publish("late", fails=fails)
+    sleeper = stage.work()
+    [first] = stage.wait_for_started()
+    os.kill(first.pid, signal.SIGSTOP)
+    stage.work()
+    second = stage.wait_for_started(2)[1]
+
+    stage.open_gate()
+    os.kill(first.pid, signal.SIGCONT)
+    sleeper.wait_for_logged("the result was dropped")
+
+    view = stage.group()
+    assert (view.head_id, view.token) == (first.id, second.token)
+    assert (view.deliveries, view.failures) == (2, 0)
+    stage.open_gate("second")
+    stage.wait_until_drained()
+    counters = stage.snapshot().counters
+    assert (counters["acked"], counters.get("retried", 0)) == (1, 0)
+
+
+def test_failure_02_a_late_result_pops_nothing_from_a_group_that_has_moved_on(
+    stage: Stage,
+) -> None:
     stage.publish("gate", n=0)
     stage.publish("gate", n=1, gate="second")
     sleeper = stage.work()
@@ -217,18 +273,18 @@ def test_a_late_result_pops_nothing_from_a_group_that_has_moved_on(stage: Stage)
     [head] = stage.wait_for_started(n=1)
 
     os.kill(first.pid, signal.SIGCONT)
-    stage.wait_for_ended(2, n=0)
     sleeper.wait_for_logged("the result was dropped")
 
-    assert stage.group().head_id == head.id
-    assert stage.group().token == head.token
+    view = stage.group()
+    assert (view.head_id, view.token, view.failures) == (head.id, head.token, 0)
+    assert stage.snapshot().counters.get("retried", 0) == 0
     stage.open_gate("second")
     stage.wait_until_drained()
     assert len(stage.traces.all("ended", n=1)) == 1
 
 
 @pytest.mark.parametrize("on_exhausted", ["halt", "dead_letter"])
-def test_a_message_that_kills_every_process_is_exhausted_as_poison(
+def test_failure_08_a_message_that_kills_every_process_is_exhausted_as_poison(
     stage: Stage, on_exhausted: str
 ) -> None:
     stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2, ON_EXHAUSTED=on_exhausted)
@@ -256,7 +312,7 @@ def test_a_message_that_kills_every_process_is_exhausted_as_poison(
     assert crashes == [0, 1]
 
 
-def test_messages_beside_one_that_kills_its_process_are_not_taken_for_poison(
+def test_failure_08_messages_beside_one_that_kills_its_process_are_not_taken_for_poison(
     stage: Stage,
 ) -> None:
     stage.configure(VISIBILITY_TIMEOUT=1, MAX_CRASHES=2)
@@ -289,7 +345,7 @@ def test_many_messages_that_each_kill_a_process_do_not_end_the_worker(stage: Sta
 
 @pytest.mark.parametrize("topic", ["overrun", "overrun.async"])
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_a_handler_out_of_time_costs_its_process_and_counts_a_crash(
+def test_failure_07_a_handler_out_of_time_costs_its_process_and_counts_a_crash(
     stage: Stage, topic: str, concurrency: int
 ) -> None:
     stage.publish(topic, "slow", times=1)

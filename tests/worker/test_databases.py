@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.databases import Database, PostgreSQL, SQLite, available
+from tests.worker.databases import EACH, Database, PostgreSQL, SQLite, on_postgresql
 from tests.worker.stage import Stage
 
 BOTH = pytest.mark.parametrize("suffix", ["", ".async"])
 PERSISTENT = {"CONN_MAX_AGE": None}
 
 
-@pytest.fixture(params=available())
+@pytest.fixture(params=EACH)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """Each database that this machine has."""
     database: Database = SQLite(tmp_path) if request.param == "sqlite" else PostgreSQL()
@@ -34,7 +34,7 @@ def its_stage(database: Database, stage: Stage) -> Stage:
 
 @BOTH
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_a_transaction_that_a_handler_left_open_is_rolled_back(
+def test_failure_34_a_transaction_that_a_handler_left_open_is_rolled_back(
     its_stage: Stage, database: Database, suffix: str, concurrency: int
 ) -> None:
     its_stage.configure(MAX_ATTEMPTS=1, ON_EXHAUSTED="dead_letter")
@@ -76,29 +76,80 @@ def test_a_connection_is_kept_where_the_settings_say_so(its_stage: Stage) -> Non
     assert [trace.was_connected for trace in ended] == [False, True, True]
 
 
-if "postgresql" in available():
+@pytest.fixture
+def postgresql() -> Iterator[PostgreSQL]:
+    """A schema of the test's own; it goes when the workers have gone."""
+    postgresql = PostgreSQL()
+    try:
+        yield postgresql
+    finally:
+        postgresql.drop()
 
-    @BOTH
-    @pytest.mark.parametrize("concurrency", [1, 2])
-    def test_a_connection_that_died_between_messages_is_replaced(
-        stage: Stage, suffix: str, concurrency: int
-    ) -> None:
-        postgresql = PostgreSQL()
-        try:
-            stage.plan.databases["default"] = postgresql.settings(**PERSISTENT)
-            stage.publish(f"database.identify{suffix}", "before")
-            stage.work("--concurrency", concurrency)
-            [before] = stage.wait_for_ended(group="before")
-            stage.wait_until_drained()
 
-            postgresql.cut(before.session)
-            # With two threads, each has a connection: reach the one that was cut as well.
-            for number in range(concurrency):
-                stage.publish(f"database.identify{suffix}", f"after{number}")
+@pytest.fixture
+def cut_stage(postgresql: PostgreSQL, stage: Stage) -> Stage:
+    """A stage whose workers keep connections that the test may cut."""
+    stage.plan.databases["default"] = postgresql.settings(**PERSISTENT)
+    return stage
 
-            after = stage.wait_for_ended(1 + concurrency)[1:]
-            assert {trace.attempt for trace in after} == {1}
-            assert before.session not in {trace.session for trace in after}
-            stage.end()
-        finally:
-            postgresql.drop()
+
+@on_postgresql
+@BOTH
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_failure_34_a_connection_that_died_between_messages_is_replaced(
+    cut_stage: Stage, postgresql: PostgreSQL, suffix: str, concurrency: int
+) -> None:
+    cut_stage.publish(f"database.identify{suffix}", "before")
+    cut_stage.work("--concurrency", concurrency)
+    [before] = cut_stage.wait_for_ended(group="before")
+    cut_stage.wait_until_drained()
+
+    postgresql.cut(before.session)
+    # With two threads, each has a connection: reach the one that was cut as well.
+    for number in range(concurrency):
+        cut_stage.publish(f"database.identify{suffix}", f"after{number}")
+
+    after = cut_stage.wait_for_ended(1 + concurrency)[1:]
+    assert {trace.attempt for trace in after} == {1}
+    assert before.session not in {trace.session for trace in after}
+
+
+@on_postgresql
+@BOTH
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_connection_that_dies_under_a_handler_costs_its_attempt_and_nothing_else(
+    cut_stage: Stage, postgresql: PostgreSQL, suffix: str, concurrency: int
+) -> None:
+    cut_stage.publish(f"database.write_at_gate{suffix}", "cut")
+    cut_stage.work("--concurrency", concurrency)
+    [started] = cut_stage.wait_for_started(group="cut")
+
+    postgresql.cut(started.session)
+    cut_stage.open_gate()
+
+    [ended] = cut_stage.wait_for_ended(group="cut")
+    assert (ended.attempt, ended.deliveries, ended.crashes) == (2, 2, 0)
+    assert ended.session != started.session
+    # What the first attempt had written is rolled back with its connection.
+    assert postgresql.count_notes() == 1
+    cut_stage.publish(f"database.look{suffix}", "after")
+    [look] = cut_stage.wait_for_ended(group="after")
+    assert (look.in_transaction, look.autocommit, look.rows) == (False, True, 1)
+
+
+@on_postgresql
+@BOTH
+def test_connections_that_die_again_and_again_cost_no_message(
+    cut_stage: Stage, postgresql: PostgreSQL, suffix: str
+) -> None:
+    cut_stage.work("--concurrency", 2)
+    sessions = []
+    for number in range(5):
+        cut_stage.publish(f"database.identify{suffix}", f"g{number}")
+        [ended] = cut_stage.wait_for_ended(group=f"g{number}")
+        sessions.append(ended.session)
+        cut_stage.wait_until_drained()
+        postgresql.cut(ended.session)
+
+    assert len(set(sessions)) == 5
+    assert {trace.attempt for trace in cut_stage.traces.all("ended")} == {1}

@@ -14,7 +14,7 @@ CONCURRENCIES = pytest.mark.parametrize("concurrency", [1, 2])
 
 @BOTH
 @CONCURRENCIES
-def test_a_failed_message_keeps_its_place_and_is_tried_again(
+def test_failure_11_a_failed_message_keeps_its_place_and_is_tried_again(
     stage: Stage, suffix: str, concurrency: int
 ) -> None:
     stage.publish(f"fail{suffix}", n=0, times=2)
@@ -35,7 +35,7 @@ def test_a_failed_message_keeps_its_place_and_is_tried_again(
     assert stage.snapshot().counters["retried"] == 2
 
 
-def test_a_failed_message_parks_its_group_and_no_other(stage: Stage) -> None:
+def test_failure_11_a_failed_message_parks_its_group_and_no_other(stage: Stage) -> None:
     stage.configure(BACKOFF=(3600, 3600))
     stage.publish("fail", "failing", times=1)
     stage.publish("note", "failing")
@@ -229,11 +229,11 @@ def test_a_failing_message_delays_no_other_group(stage: Stage) -> None:
     assert {trace.group for trace in ended} == {"g1", "g2", "g3"}
 
 
-def test_a_topic_without_a_handler_is_put_off_uncounted_until_a_worker_knows_it(
+def test_failure_36_a_topic_without_a_handler_is_put_off_uncounted_until_a_worker_knows_it(
     stage: Stage,
 ) -> None:
     stage.plan.constants["groupqueue.worker.executor.UNKNOWN_TOPIC_PAUSE_SECONDS"] = 0.2
-    stage.publish("late", n=0)
+    stage.publish("unheard_of", n=0)
     stage.publish("note", n=1)
     old = stage.work()
     stage.wait_until(lambda snapshot: snapshot.counters.get("released", 0) >= 3, "three tries")
@@ -246,7 +246,7 @@ def test_a_topic_without_a_handler_is_put_off_uncounted_until_a_worker_knows_it(
     stage.work()
 
     first, second = stage.wait_for_ended(2)
-    assert (first.topic, first.n, first.deliveries, first.attempt) == ("late", 0, 1, 1)
+    assert (first.topic, first.n, first.deliveries, first.attempt) == ("unheard_of", 0, 1, 1)
     assert (second.topic, second.n) == ("note", 1)
 
 
@@ -254,8 +254,8 @@ LATE_HANDLER = """
 from groupqueue import handler
 from tests.worker.project.handlers import traces
 
-@handler("late")
-def late(delivery):
+@handler("unheard_of")
+def unheard_of(delivery):
     traces.leave("ended", delivery)
 """
 

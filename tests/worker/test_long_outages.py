@@ -18,14 +18,16 @@ TIMES = 2000  # 2.0 to that power is no float any more
 class AwayTransport:
     """A transport whose server never answers."""
 
-    def turn(self, *_: Any, **__: Any) -> None:
-        raise ServerUnavailable
+    prefix = "gq:{away:0}"
+
+    def begin(self, _: Any) -> Any:
+        return self.recover
 
     def recover(self, *_: Any) -> int:
         raise ServerUnavailable
 
 
-def test_a_source_goes_on_asking_however_long_redis_is_away() -> None:
+def test_failure_28_a_source_goes_on_asking_however_long_redis_is_away() -> None:
     config = conf.get_config()
     source = Source(
         config,
@@ -37,7 +39,7 @@ def test_a_source_goes_on_asking_however_long_redis_is_away() -> None:
     )
 
     for _ in range(TIMES):
-        assert source.turn(1) == []
+        assert source.begin_turn(1)() == []
 
     assert source.paused_until <= time.monotonic() + LONGEST_PAUSE_SECONDS
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from groupqueue import get_queue
 from tests.servers import Server, wait_until
 from tests.worker.stage import Stage
 from tests.worker.traces import Trace, by_group
@@ -31,6 +32,35 @@ def test_every_group_is_handled_in_order_and_one_message_at_a_time(
         assert_one_at_a_time(started[group], ended[group])
     assert len({trace.pid for traces in ended.values() for trace in traces}) == 2
     stage.wait_until_drained()
+
+
+def test_failure_12_ten_workers_never_have_two_messages_of_one_of_three_groups_at_once(
+    stage: Stage,
+) -> None:
+    groups, count = GROUPS[:3], 60
+    stage.configure(VISIBILITY_TIMEOUT=60)
+    queue = get_queue(stage.queue)
+    queue.stop("until all are there")
+    for n in range(count):
+        # Who fails makes room for another worker.
+        topic = ("note", "fail.async", "note.async", "fail")[n % 4]
+        for group in groups:
+            stage.publish(topic, group, n=n, times=1)
+    stage.work("--processes", 10)
+    stage.traces.wait_for("worker_started", 10, seconds=60)
+
+    queue.start()
+
+    ended = by_group(stage.wait_for_ended(len(groups) * count))
+
+    started = by_group(stage.traces.all("started"))
+    failed = by_group(stage.traces.all("message_failed"))
+    for group in groups:
+        assert [trace.n for trace in ended[group]] == list(range(count))
+        assert_one_at_a_time(started[group], [*ended[group], *failed[group]])
+        assert {trace.crashes for trace in started[group]} == {0}
+    # They did compete: on a busy machine not for each of the groups, perhaps.
+    assert any(len({trace.pid for trace in traces}) > 1 for traces in started.values())
 
 
 @pytest.mark.parametrize("topic", ["meet", "meet.async"])
@@ -105,7 +135,7 @@ def test_a_dead_server_does_not_hold_up_the_queue_on_another(stage: Stage, valke
 
 
 def assert_one_at_a_time(started: list[Trace], ended: list[Trace]) -> None:
-    """Each message has ended before the next one starts."""
-    ends = {trace.id: trace.at for trace in ended}
+    """Each delivery has ended before the next one starts."""
+    ends = {trace.token: trace.at for trace in ended}
     for before, after in itertools.pairwise(started):
-        assert ends[before.id] <= after.at, (before, after)
+        assert ends[before.token] <= after.at, (before, after)

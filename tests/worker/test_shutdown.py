@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from tests.servers import Server
 from tests.worker.stage import Stage, Worker
+from tests.worker.test_idling import wait_until_idle
 from tests.worker.traces import Trace
 
 CONCURRENCIES = pytest.mark.parametrize("concurrency", [1, 3])
 
 
-def start_at_gate(stage: Stage, *options: object, topic: str = "gate") -> tuple[Worker, Trace]:
-    """Start a worker whose handler is held at its gate, with a message behind and one beside."""
+def start_at_gate(
+    stage: Stage, *options: object, topic: str = "gate", started_by: Iterable[str] = ()
+) -> tuple[Worker, Trace]:
+    """Start a worker whose handler is held at its gate, with a message behind."""
     stage.publish(topic, "held", n=0)
     stage.publish("note", "held", n=1)
-    worker = stage.work(*options)
+    worker = stage.work(*options, started_by=started_by)
     [started] = stage.wait_for_started(group="held")
     return worker, started
 
@@ -26,7 +32,7 @@ def start_at_gate(stage: Stage, *options: object, topic: str = "gate") -> tuple[
 @pytest.mark.parametrize(
     ("number", "concurrency"), [(signal.SIGTERM, 1), (signal.SIGTERM, 3), (signal.SIGINT, 1)]
 )
-def test_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
+def test_failure_35_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
     stage: Stage, number: signal.Signals, concurrency: int
 ) -> None:
     worker, _ = start_at_gate(stage, "--concurrency", concurrency)
@@ -52,7 +58,7 @@ def test_the_first_signal_lets_running_handlers_finish_and_claims_nothing_more(
         (signal.SIGINT, 3, "gate.async"),
     ],
 )
-def test_the_second_signal_hands_running_messages_back_at_once_and_uncounted(
+def test_failure_35_the_second_signal_hands_running_messages_back_at_once_and_uncounted(
     stage: Stage, number: signal.Signals, concurrency: int, topic: str
 ) -> None:
     worker, _ = start_at_gate(stage, "--concurrency", concurrency, topic=topic)
@@ -75,6 +81,86 @@ def test_the_second_signal_hands_running_messages_back_at_once_and_uncounted(
     assert [(trace.n, trace.deliveries, trace.crashes) for trace in ended] == [(0, 1, 0), (1, 1, 0)]
 
 
+# Under a shell, and as process 1 ----------------------------------------------------------------
+
+TWICE = pytest.mark.parametrize("times", [1, 2])
+
+
+@TWICE
+def test_failure_35_a_worker_that_a_shell_made_way_for_drains_and_leaves_on_a_second_sigterm(
+    stage: Stage, times: int
+) -> None:
+    worker, started = start_at_gate(stage, started_by=("sh", "-c", 'exec "$@"', "sh"))
+
+    for _ in range(times):
+        worker.signal()
+        stage.traces.wait_for("worker_stopping")
+
+    assert_drained_or_handed_back(stage, worker, started, times)
+    assert worker.wait() == 0
+
+
+@TWICE
+def test_failure_35_a_worker_under_a_shell_drains_and_leaves_when_all_get_sigterm(
+    stage: Stage, times: int
+) -> None:
+    # As service managers send it; the shell itself is gone with the first.
+    script = '"$@"; echo "the shell has something to do afterwards"'
+    worker, started = start_at_gate(stage, started_by=("sh", "-c", script, "sh"))
+
+    for _ in range(times):
+        worker.signal_all(signal.SIGTERM)
+        stage.traces.wait_for("worker_stopping")
+
+    assert_drained_or_handed_back(stage, worker, started, times)
+    worker.wait_until_gone()
+
+
+def assert_drained_or_handed_back(stage: Stage, worker: Worker, started: Trace, times: int) -> None:
+    """Expect what becomes of a message at its gate when its worker was told to stop so often."""
+    if times == 1:
+        stage.open_gate()
+    worker.wait_until_gone()
+    ended = [(trace.id, trace.deliveries) for trace in stage.traces.all("ended")]
+    view = stage.group("held")
+    if times == 1:
+        assert (ended, view.depth) == ([(started.id, 1)], 1)
+    else:
+        assert (ended, view.depth, view.head_id) == ([], 2, started.id)
+        assert (view.state, view.deliveries) == ("due", 0)
+
+
+def as_process_1() -> tuple[str, ...] | None:
+    """Return what starts a program as process 1 of a world of its own, where that is permitted."""
+    for own_user in ((), ("--user", "--map-root-user")):
+        command = ("unshare", *own_user, "--pid", "--fork", "--kill-child")
+        try:
+            subprocess.run([*command, "true"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return command
+    return None
+
+
+if (isolating := as_process_1()) is not None:
+
+    @TWICE
+    def test_failure_35_a_worker_that_is_process_1_drains_and_leaves_on_a_second_sigterm(
+        stage: Stage, times: int
+    ) -> None:
+        worker, started = start_at_gate(stage, started_by=isolating)
+        children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+        [first] = map(int, children.read_text().split())
+        assert Path(f"/proc/{first}/status").read_text().split("NSpid:")[1].split()[1] == "1"
+
+        for _ in range(times):
+            os.kill(first, signal.SIGTERM)
+            stage.traces.wait_for("worker_stopping")
+
+        assert_drained_or_handed_back(stage, worker, started, times)
+        assert worker.wait() == 0
+
+
 def test_every_message_in_hand_is_handed_back(stage: Stage) -> None:
     groups = [f"g{number}" for number in range(6)]
     for group in groups:
@@ -92,23 +178,27 @@ def test_every_message_in_hand_is_handed_back(stage: Stage) -> None:
     assert snapshot.counters["released"] == 6
 
 
+@pytest.mark.parametrize("topic", ["gate", "gate.async"])
 @CONCURRENCIES
-def test_what_is_unfinished_when_the_shutdown_timeout_ends_is_handed_back(
-    stage: Stage, concurrency: int
+def test_failure_04_what_is_unfinished_when_the_shutdown_timeout_ends_is_handed_back(
+    stage: Stage, concurrency: int, topic: str
 ) -> None:
-    worker, _ = start_at_gate(stage, "--concurrency", concurrency, "--shutdown-timeout", 0.3)
+    options = ("--concurrency", concurrency, "--shutdown-timeout", 0.3)
+    worker, started = start_at_gate(stage, *options, topic=topic)
 
     worker.signal()
 
     assert worker.wait() == 0
     view = stage.group("held")
-    assert (view.state, view.deliveries, view.depth) == ("due", 0, 2)
+    assert (view.state, view.head_id, view.depth) == ("due", started.id, 2)
+    assert (view.deliveries, view.failures) == (0, 0)
     assert "left at once; 1 lease was handed back" in worker.log
 
 
 def test_ctrl_c_reaches_all_processes_and_counts_once(stage: Stage) -> None:
     worker, _ = start_at_gate(stage, "--processes", 2)
     stage.wait_for_processes(2)
+    wait_until_idle(stage)  # with no turn of the other one under way
 
     worker.signal_all(signal.SIGINT)
     stage.traces.wait_for("worker_stopping", 2)
@@ -122,6 +212,7 @@ def test_ctrl_c_reaches_all_processes_and_counts_once(stage: Stage) -> None:
 def test_sigterm_to_all_processes_counts_once(stage: Stage) -> None:
     worker, _ = start_at_gate(stage, "--processes", 2)
     stage.wait_for_processes(2)
+    wait_until_idle(stage)  # with no turn of the other one under way
 
     worker.signal_all(signal.SIGTERM)
     stage.traces.wait_for("worker_stopping", 2)
@@ -226,21 +317,26 @@ from groupqueue.transport.redis import RedisTransport
 from tests.servers import wait_until
 from tests.worker.project.handlers import PATIENCE_SECONDS, PLAN, traces
 
-turn = RedisTransport.turn
+begin = RedisTransport.begin
 
-def slow_turn(*arguments, **options):
-    # A reply that takes long to arrive.
-    turned = turn(*arguments, **options)
-    if any(lease.group == "slow" for lease in turned.leases):
-        traces.leave("claimed")
-        gate = Path(PLAN.directory, "gate-claim")
-        every = Path(PLAN.directory, "gate-every")
-        wait_until(
-            lambda: gate.exists() or every.exists(), "the gate", seconds=PATIENCE_SECONDS
-        )
-    return turned
+def begin_slow(transport, call):
+    answer = begin(transport, call)
 
-RedisTransport.turn = slow_turn
+    def slow_answer():
+        # A reply that takes long to arrive.
+        turned = answer()
+        if any(row[0] == b"slow" for row in turned.rows):
+            traces.leave("claimed")
+            gate = Path(PLAN.directory, "gate-claim")
+            every = Path(PLAN.directory, "gate-every")
+            wait_until(
+                lambda: gate.exists() or every.exists(), "the gate", seconds=PATIENCE_SECONDS
+            )
+        return turned
+
+    return slow_answer
+
+RedisTransport.begin = begin_slow
 """
 
 

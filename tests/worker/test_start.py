@@ -41,7 +41,9 @@ def guarded_server(tmp_path: Path) -> Iterator[Server]:
         server.stop()
 
 
-def test_a_server_that_evicts_keys_is_refused(stage: Stage, evicting_server: Server) -> None:
+def test_failure_26_a_server_that_evicts_keys_is_refused(
+    stage: Stage, evicting_server: Server
+) -> None:
     stage.add_queue("evicting", CONNECTION=evicting_server.url)
     worker = stage.work(queues=["evicting"])
 
@@ -52,7 +54,7 @@ def test_a_server_that_evicts_keys_is_refused(stage: Stage, evicting_server: Ser
     assert stage.traces.all("worker_started") == []
 
 
-def test_a_server_that_evicts_keys_is_used_if_asked_to(
+def test_failure_26_a_server_that_evicts_keys_is_used_if_asked_to(
     stage: Stage, evicting_server: Server
 ) -> None:
     stage.add_queue("evicting", CONNECTION=evicting_server.url)
@@ -64,7 +66,7 @@ def test_a_server_that_evicts_keys_is_used_if_asked_to(
     assert len(stage.traces.all("ended")) == 1
 
 
-def test_a_user_without_a_permission_is_refused_by_its_name(
+def test_failure_24_a_user_without_a_permission_is_refused_by_its_name(
     stage: Stage, default_client: redis.Redis
 ) -> None:
     user = f"user-{uuid.uuid4().hex}"
@@ -165,18 +167,22 @@ def test_a_setting_that_is_wrong_in_a_process_ends_the_worker_at_once(stage: Sta
     assert "Traceback" not in worker.log
 
 
-def test_a_new_layout_of_the_keys_is_left_to_newer_workers(stage: Stage) -> None:
-    stage.client.hset(stage.keys.named("meta"), "schema", 1000)
+@pytest.mark.parametrize(("noted", "shown"), [(1000, "schema 1000"), ("abc", "schema 'abc'")])
+def test_failure_36_a_layout_of_the_keys_that_is_not_known_is_left_alone(
+    stage: Stage, noted: object, shown: str
+) -> None:
+    stage.client.hset(stage.keys.named("meta"), "schema", noted)
     stage.publish("note")
     worker = stage.work()
 
     assert worker.wait() == 1
-    assert "schema 1000" in worker.log
+    assert shown in worker.log
+    assert "Traceback" not in worker.log
     assert "0 restarts" in worker.printed
     assert stage.traces.all("started") == []
 
 
-def test_a_worker_waits_for_a_server_that_is_down_and_then_works(
+def test_failure_28_a_worker_waits_for_a_server_that_is_down_and_then_works(
     valkey_stage: Stage, valkey: Server, settings: Settings
 ) -> None:
     valkey_stage.publish_numbered("note", ["g"], 3)

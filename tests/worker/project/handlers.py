@@ -39,8 +39,12 @@ PATIENCE_SECONDS = 60.0
 
 def at_gate(delivery: Delivery) -> bool:
     """Say whether the gate that the message names is open."""
-    names = (delivery.payload.get("gate", "gate"), EVERY_GATE)
-    return any((Path(PLAN.directory) / f"gate-{name}").exists() for name in names)
+    return is_open(delivery.payload.get("gate", "gate"))
+
+
+def is_open(gate: str) -> bool:
+    """Say whether a gate is open, or all are."""
+    return any((Path(PLAN.directory) / f"gate-{name}").exists() for name in (gate, EVERY_GATE))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -73,6 +77,17 @@ def gate(delivery: Delivery) -> None:
     traces.leave("started", delivery)
     wait_until(lambda: at_gate(delivery), "the gate", seconds=PATIENCE_SECONDS)
     traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
+
+
+@handler("late")
+def late(delivery: Delivery) -> None:
+    """Wait at the gate, and fail behind it if asked to; wait at the second one after a crash."""
+    traces.leave("started", delivery)
+    gate = "gate" if delivery.crashes == 0 else "second"
+    wait_until(lambda: is_open(gate), f"the gate {gate}", seconds=PATIENCE_SECONDS)
+    if delivery.crashes == 0 and delivery.payload["fails"]:
+        raise RuntimeError("out of paint")
+    traces.leave("ended", delivery)
 
 
 @handler("gate.async")
@@ -424,9 +439,14 @@ async def overrun_async(delivery: Delivery) -> None:
 
 @handler("freeze")
 def freeze(delivery: Delivery) -> None:
-    """Sleep with the interpreter's lock in hand: no other thread of the process can run."""
+    """Sleep with the interpreter's lock in hand: no other thread of the process can run.
+
+    As often as asked to, with a breath in between.
+    """
     traces.leave("started", delivery)
-    ctypes.PyDLL(None).sleep(delivery.payload["seconds"])
+    for _ in range(delivery.payload.get("times", 1)):
+        ctypes.PyDLL(None).sleep(delivery.payload["seconds"])
+        time.sleep(0.01)
     traces.leave("ended", delivery, lease_lost=delivery.lease_lost)
 
 
@@ -490,6 +510,17 @@ def identify(delivery: Delivery) -> None:
     traces.leave("ended", delivery, session=query("SELECT pg_backend_pid()"))
 
 
+def write_at_gate(delivery: Delivery) -> None:
+    """Write a row, wait at the gate inside the transaction, and write no other one."""
+    with transaction.atomic():
+        write_note()
+        session = query("SELECT pg_backend_pid()")
+        traces.leave("started", delivery, session=session)
+        wait_until(lambda: at_gate(delivery), "the gate", seconds=PATIENCE_SECONDS)
+        query("SELECT COUNT(*) FROM notes")
+    traces.leave("ended", delivery, session=session)
+
+
 def declare_both(topic: str, function: Callable[[Delivery], None]) -> None:
     """Make a function the handler of a topic, and of its twin on the event loop."""
 
@@ -507,6 +538,7 @@ declare_both("database.break", break_off)
 declare_both("database.look", look)
 declare_both("database.connections", tell_connections)
 declare_both("database.identify", identify)
+declare_both("database.write_at_gate", write_at_gate)
 
 
 # Everything that is told ----------------------------------------------------------------------

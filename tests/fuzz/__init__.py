@@ -1,0 +1,1 @@
+"""Random input, of which nothing may be more than refused or set aside."""

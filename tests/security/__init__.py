@@ -1,0 +1,1 @@
+"""The proof that strangers' data, and people who should not, get nowhere."""
