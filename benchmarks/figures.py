@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import redis
@@ -20,6 +21,8 @@ GROUPS = 1000
 PAYLOAD = {"flight": 1545, "delay_minutes": 11}
 BODY = b'["benchmark.nothing",{"flight":1545,"delay_minutes":11}]'
 VISIBILITY_SECONDS = 60.0
+# How many messages a call publishes where only the backlog matters.
+BACKLOG_BULK = 500
 # How long one look at the bare round trip takes; two of them stand beside each figure.
 BARE_SECONDS = 0.15
 SHORTEST_SECONDS = 0.02
@@ -60,10 +63,8 @@ class Bench:
     transport: RedisTransport
     """The default queue's, emptied before each figure."""
     scale: float
-    group_counts: Sequence[int]
-    """With how many groups claims and publishes are compared."""
-    crowds: dict[int, RedisTransport]
-    """Shards with so many groups, filled by the first figure that asks for one."""
+    crowds: dict[str, RedisTransport] = field(default_factory=dict)
+    """Shards that several figures share, filled by the first one that asks for it."""
 
     def scaled(self, full: int) -> int:
         """Return a count cut down to the scale asked for."""
@@ -79,10 +80,9 @@ class Bench:
         return Meter(self.client)
 
 
-def new_bench(server: Server, *, scale: float, group_counts: Sequence[int]) -> Bench:
+def new_bench(server: Server, *, scale: float) -> Bench:
     """Return a bench on a running server."""
-    transport = new_transport("default")
-    return Bench(server, server.client(), transport, scale, group_counts, {})
+    return Bench(server, server.client(), new_transport("default"), scale)
 
 
 def bare_round_trips(bench: Bench, call: Call[Any]) -> float:
@@ -99,22 +99,38 @@ def bare_round_trips(bench: Bench, call: Call[Any]) -> float:
     return count / (time.perf_counter() - started)
 
 
-def envelopes(count: int, *, groups: int = GROUPS) -> Iterator[Envelope]:
+def envelopes(count: int, *, groups: int = GROUPS, body: bytes = BODY) -> Iterator[Envelope]:
     """Return messages for the groups in turn."""
     for number in range(count):
-        yield Envelope(f"{number:032x}", f"group-{number % groups:07d}", 0, BODY)
+        yield Envelope(f"{number:032x}", f"group-{number % groups:07d}", 0, body)
 
 
-def fill(transport: RedisTransport, count: int, *, groups: int = GROUPS) -> None:
+def fill(
+    transport: RedisTransport, count: int, *, groups: int = GROUPS, body: bytes = BODY
+) -> None:
     """Publish a backlog."""
-    pending: list[Envelope] = []
-    for envelope in envelopes(count, groups=groups):
-        pending.append(envelope)
-        if len(pending) == 500:
-            transport.publish_envelopes(pending)
-            pending.clear()
-    if pending:
-        transport.publish_envelopes(pending)
+    messages = envelopes(count, groups=groups, body=body)
+    while bulk := list(islice(messages, BACKLOG_BULK)):
+        transport.publish_envelopes(bulk)
+
+
+def drain(transport: RedisTransport, count: int, *, want: int = 1, batch: int = 1) -> None:
+    """Handle so many messages, by turns that each ack what the one before claimed.
+
+    Where turns want several groups, the last one may take a few messages more.
+    """
+    handled, ends = 0, list[Settlement]()
+    while handled < count or ends:
+        turned = transport.turn(
+            "bench:1:abcd",
+            ends,
+            want if handled < count else 0,
+            visibility=VISIBILITY_SECONDS,
+            batch=min(batch, max(count - handled, 1)),
+            number=1,
+        )
+        ends = [Settlement.ack(lease, 1 + len(lease.rest)) for lease in turned.leases]
+        handled += sum(settlement.done for settlement in ends)
 
 
 # Typical calls -------------------------------------------------------------------------

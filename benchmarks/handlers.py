@@ -1,4 +1,4 @@
-"""What do the benchmark's workers do with a message? Nothing, but they note when it came."""
+"""What do the benchmark's workers do with a message? Nothing, but most note when it came."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from django.dispatch import receiver
 
+from benchmarks.peers import program
 from groupqueue import Delivery, handler, signals
 from groupqueue.transport.connections import get_transport
 
-NOTHING, WAKE = "benchmark.nothing", "benchmark.wake"
+NOTHING, WAKE, PEERS = "benchmark.nothing", "benchmark.wake", "benchmark.peers"
+FORGOTTEN = "benchmark.forgotten"
 # LIST: what each worker process has noted, 8 bytes per message.
 NOTES_KEY = "benchmark:notes"
 
@@ -31,6 +33,17 @@ def wake(delivery: Delivery) -> None:
     Linux and macOS have one monotonic clock for all processes of a machine.
     """
     _notes.append(time.monotonic_ns() - delivery.payload["sent_ns"])
+
+
+@handler(FORGOTTEN)
+def forgotten(delivery: Delivery) -> None:
+    """Do not even note the moment: the process is not to grow by it."""
+
+
+@handler(PEERS)
+def as_the_peers_do(delivery: Delivery) -> None:
+    """Do what the handlers of other queues do when they are measured beside this one."""
+    program.handle(delivery.payload)
 
 
 @receiver(signals.worker_stopped)

@@ -18,6 +18,7 @@ from benchmarks.figures import (
     Bench,
     Figure,
     Reading,
+    drain,
     envelopes,
     fill,
     publish_call,
@@ -25,12 +26,12 @@ from benchmarks.figures import (
     turn_call,
 )
 from benchmarks.handlers import NOTHING
-from groupqueue.core.calls import Settlement
 
 MESSAGES = 4_000
 MESSAGES_IN_BULK = 40_000
 MESSAGES_BY_TURN = {1: 4_000, 16: 16_000, 64: 16_000}
 BULK = 100
+GROUPS_WITH_BACKLOG = 16
 
 
 def figures() -> list[Figure]:
@@ -47,6 +48,7 @@ def figures() -> list[Figure]:
             Figure(f"turn_want_{want}", partial(turns, want), partial(turn_call, want))
             for want in MESSAGES_BY_TURN
         ),
+        Figure("turn_of_batches", turns_of_batches, partial(turn_call, GROUPS_WITH_BACKLOG)),
         Figure("claim_then_ack", claim_then_ack, partial(turn_call, 1)),
     ]
 
@@ -112,16 +114,17 @@ def turns(want: int, bench: Bench) -> Sequence[Reading]:
     count = bench.scaled(MESSAGES_BY_TURN[want])
     fill(bench.transport, count)
 
-    def work(count: int) -> None:
-        acked, settlements = 0, list[Settlement]()
-        while acked < count:
-            turned = bench.transport.turn(
-                "benchmark", settlements, want, visibility=VISIBILITY_SECONDS
-            )
-            acked += sum(settled.word == "ok" for settled in turned.settled)
-            settlements = [Settlement.ack(lease) for lease in turned.leases]
-
+    work = partial(drain, bench.transport, want=want)
     return [_timed(bench, f"turn_want_{want}", count, work)]
+
+
+def turns_of_batches(bench: Bench) -> Sequence[Reading]:
+    """The same with 16 groups that have a backlog, 32 messages of each in a lease."""
+    count = bench.scaled(MESSAGES_IN_BULK)
+    fill(bench.transport, count, groups=GROUPS_WITH_BACKLOG)
+
+    work = partial(drain, bench.transport, want=GROUPS_WITH_BACKLOG, batch=32)
+    return [_timed(bench, "turn_of_batches", count, work)]
 
 
 def claim_then_ack(bench: Bench) -> Sequence[Reading]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+import json
 import os
 import platform
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
@@ -80,6 +82,11 @@ def describe_machine() -> dict[str, Any]:
         "hiredis": importlib.util.find_spec("hiredis") is not None,
         "load_average_at_the_end": round(os.getloadavg()[0], 2),
     }
+
+
+def write(report: Report, path: Path) -> None:
+    """Leave a report where it can be read again."""
+    path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def headline(report: Report) -> str:
@@ -156,7 +163,7 @@ def _figure(entries: Sequence[Round]) -> dict[str, Any]:
 def _ratio(entry: Round) -> float | None:
     if entry.reading.unit == MILLISECONDS:
         return round(entry.reading.value / 1000 * entry.bare, 3)
-    if entry.reading.unit == "commands/s":
+    if entry.reading.unit == "commands/s" or not entry.reading.unit.endswith("/s"):
         return None
     return round(entry.reading.value / entry.bare, 3)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import crowds, operations, report, workers
 from benchmarks.figures import Bench, Figure, bare_round_trips, new_bench
-from benchmarks.report import Comparison, Round
+from benchmarks.report import Round
 from benchmarks.server import Server, add_server_options, own_server
 
 LATEST = Path(__file__).parent / "latest.json"
@@ -45,21 +44,28 @@ def parser() -> argparse.ArgumentParser:
 
 def measure(server: Server, options: argparse.Namespace) -> None:
     """Measure on a running server, print the table and write the file."""
-    figures = [figure for figure in all_figures() if fnmatch.fnmatch(figure.name, options.only)]
+    compared = crowds.by_groups(options.groups)
+    there = [*operations.figures(), *workers.figures(), *crowds.figures("groups", compared)]
+    figures = [figure for figure in there if fnmatch.fnmatch(figure.name, options.only)]
     if not figures:
-        names = ", ".join(figure.name for figure in all_figures())
+        names = ", ".join(figure.name for figure in there)
         raise SystemExit(f"--only {options.only}: no such figure; there are {names}")
-    bench = new_bench(server, scale=options.scale, group_counts=options.groups)
-    rounds: list[Round] = []
-    for number in range(options.rounds):
-        for figure in figures:
-            print(f"round {number + 1} of {options.rounds}: {figure.name}", file=sys.stderr)
-            rounds += measure_figure(bench, figure)
-    found = report.build(
-        rounds, comparisons(options.groups), server=server.describe(), scale=options.scale
-    )
-    options.output.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    bench = new_bench(server, scale=options.scale)
+    rounds = measure_all(bench, figures, times=options.rounds)
+    comparisons = [workers.SECOND_PROCESS, *crowds.comparisons(compared)]
+    found = report.build(rounds, comparisons, server=server.describe(), scale=options.scale)
+    report.write(found, options.output)
     print(report.headline(found), report.table(found), report.LEGEND, sep="\n\n")
+
+
+def measure_all(bench: Bench, figures: Sequence[Figure], *, times: int) -> list[Round]:
+    """Measure the figures in turn, so many times."""
+    rounds: list[Round] = []
+    for number in range(times):
+        for figure in figures:
+            print(f"round {number + 1} of {times}: {figure.name}", file=sys.stderr)
+            rounds += measure_figure(bench, figure)
+    return rounds
 
 
 def measure_figure(bench: Bench, figure: Figure) -> list[Round]:
@@ -70,27 +76,6 @@ def measure_figure(bench: Bench, figure: Figure) -> list[Round]:
     readings = figure.measure(bench)
     after = bare_round_trips(bench, call)
     return [Round(reading, (before + after) / 2) for reading in readings]
-
-
-def all_figures() -> list[Figure]:
-    """Return all figures in the order in which they are measured."""
-    return [*operations.figures(), *workers.figures(), *crowds.figures()]
-
-
-def comparisons(group_counts: Sequence[int]) -> list[Comparison]:
-    """Return which readings are to be divided by which."""
-    few, many = min(group_counts), max(group_counts)
-    return [
-        Comparison("two_processes_to_one", workers.worker_name(2, 16), workers.worker_name(1, 16)),
-        *(
-            Comparison(
-                f"{step}_cost_at_{many}_groups_to_{few}",
-                f"{step}_at_{few}_groups",
-                f"{step}_at_{many}_groups",
-            )
-            for step in ("claim", "publish")
-        ),
-    ]
 
 
 if __name__ == "__main__":

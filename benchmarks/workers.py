@@ -33,7 +33,9 @@ from benchmarks.figures import (
     turn_call,
 )
 from benchmarks.handlers import NOTES_KEY, NOTHING, WAKE, notes_from
-from groupqueue import Outgoing
+from benchmarks.memory import resident_bytes
+from benchmarks.report import Comparison
+from groupqueue import Outgoing, get_queue
 
 MESSAGES_BY_WORKER = {(1, 1): 10_000, (1, 16): 20_000, (2, 16): 40_000}
 WAKE_SAMPLES = 200
@@ -61,6 +63,9 @@ def worker_name(processes: int, concurrency: int) -> str:
     """Return the name of a worker's figure."""
     plural = "es" if processes > 1 else ""
     return f"worker_{processes}_process{plural}_concurrency_{concurrency}"
+
+
+SECOND_PROCESS = Comparison("two_processes_to_one", worker_name(2, 16), worker_name(1, 16))
 
 
 def drain(processes: int, concurrency: int, bench: Bench) -> Sequence[Reading]:
@@ -102,6 +107,18 @@ def idle_worker(bench: Bench) -> Sequence[Reading]:
     ]
 
 
+def drain_watched(bench: Bench, count: int, *, warm_up: int) -> tuple[int, int]:
+    """Drain a backlog; return the worker's bytes after the first messages and after all."""
+    with _worker("--concurrency=16", "--batch=32") as worker:
+        _wait_for(bench, "workers", 1, worker)
+        _wait_for(bench, "acked", warm_up, worker)
+        [process] = get_queue("default").snapshot().workers
+        pid = int(process.fields["pid"])
+        warm = resident_bytes(pid)
+        _wait_for(bench, "acked", count, worker)
+        return warm, resident_bytes(pid)
+
+
 @contextlib.contextmanager
 def _worker(*options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker; on leaving it is told to drain, if it has not ended by itself."""
@@ -127,14 +144,17 @@ def _worker(*options: str) -> Iterator[subprocess.Popen[bytes]]:
 def _wait_for(bench: Bench, what: str, wanted: int, worker: subprocess.Popen[bytes]) -> None:
     """Return once so many workers are registered, or so many messages are acked."""
     prefix, client = bench.transport.prefix, bench.client
-    deadline = time.monotonic() + LONGEST_RUN_SECONDS
+    seen, deadline = 0, time.monotonic() + LONGEST_RUN_SECONDS
     while True:
+        before = seen
         if what == "workers":
             seen = client.zcard(f"{prefix}:workers")
         else:
             seen = int(client.hget(f"{prefix}:stats", what) or 0)
         if seen >= wanted:
             return
+        if seen > before:  # a million messages may take longer
+            deadline = time.monotonic() + LONGEST_RUN_SECONDS
         if worker.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the worker got to {seen} of {wanted} {what}")
         time.sleep(0.02)

@@ -1,0 +1,1 @@
+"""What runs in each peer's own environment: a publisher and a worker, given the same job."""
