@@ -19,7 +19,7 @@ DEV := $(VENV)/.dev
 TEMPLATES := $(shell find groupqueue demo -name '*.html' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-admin test model mutants fuzz soak matrix matrix-corners lint format bench scale bench-peers guard fairness build clean
+.PHONY: help demo demo-admin test test-again model mutants fuzz soak matrix matrix-corners lint format bench scale bench-peers guard fairness build clean
 .NOTPARALLEL:
 
 help: ## list what can be made
@@ -34,6 +34,9 @@ demo-admin: $(SMALL) ## the same data on a running site with its admin, to look 
 test: $(DEV) ## all tests, against real servers, with branch coverage
 	$(RUN) -m pytest --cov --cov-report=term --numprocesses=$(AT_ONCE) --dist=loadfile \
 		--no-loadscope-reorder
+
+test-again: $(DEV) ## the tests that failed, one at a time and with nothing beside them
+	$(RUN) -m pytest --last-failed --last-failed-no-failures=none
 
 model: $(DEV) ## random lives of a queue against a model of it; make EXAMPLES=5000 model
 	MODEL_EXAMPLES=$(EXAMPLES) $(RUN) -m pytest tests/model -p no:randomly --no-header -q
