@@ -217,9 +217,11 @@ def _settlement_rows(of: Operation) -> Iterator[tuple[str, bytes, int, str, int,
         value = b"" if is_ack else args[3]
         yield "ack" if is_ack else "retry", args[0], int(args[1]), _id(args[2]), int(is_ack), value
     if of.script == "turn":
-        for at in range(11, 11 + int(args[10]) * 7, 7):
-            outcome, group, token, identifier, span, value, _error = args[at : at + 7]
-            done = int(span.split()[0]) if span else int(outcome == b"ack")
+        rest = iter(args[11:])
+        for words, group, token, identifier in zip(rest, rest, rest, rest, strict=True):
+            outcome, *span = words.split()
+            done = int(span[0]) if span else int(outcome == b"ack")
+            value, _error = (b"", b"") if outcome == b"ack" else (next(rest), next(rest))
             yield outcome.decode(), group, int(token), _id(identifier), done, value
 
 

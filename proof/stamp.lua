@@ -9,8 +9,8 @@ local NOTED = { dead = true, ["scheduled:data"] = true, wide = true }
 local NOTED_PER = { q = true, lock = true }
 local IS_READ = {
   EXISTS = true, GET = true, HEXISTS = true, HGET = true, HGETALL = true, HLEN = true, HMGET = true,
-  HSCAN = true, LINDEX = true, LLEN = true, LRANGE = true, PTTL = true, TIME = true, TYPE = true,
-  XLEN = true, XRANGE = true, XREVRANGE = true,
+  HSCAN = true, LINDEX = true, LLEN = true, LRANGE = true, MGET = true, PTTL = true, TIME = true,
+  TYPE = true, XLEN = true, XRANGE = true, XREVRANGE = true,
 }
 local IS_OF_KEYS = { DEL = true, UNLINK = true }
 

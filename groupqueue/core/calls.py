@@ -293,7 +293,10 @@ def turn(
         span = settlement.span if lease.rest or lease.is_alone else ""
         if not span and done != (outcome == "ack"):
             raise InvalidArgument(f"{outcome} with {done} of 1 messages done")
-        arguments += (outcome, _key(lease), lease.token, _sent(lease.id), span, value, error)
+        word = f"{outcome} {span}" if span else outcome
+        arguments += (word, _key(lease), lease.token, _sent(lease.id))
+        if outcome != "ack":
+            arguments += (value, error)
     decode = _decode_turned if decode_leases else _decode_rest
     return Call("turn", prefix, arguments, decode, repeatable=False)
 
@@ -724,7 +727,7 @@ def lease_of(row: Row) -> Lease:
     identifier, published_ms, expires_ms, body = split_element(element)
     group, place = split_place(group)
     lease = Lease(
-        group.decode(errors="surrogateescape"),
+        group.decode("utf-8", "surrogateescape"),
         int(token),
         identifier,
         body,

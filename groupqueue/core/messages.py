@@ -182,7 +182,7 @@ def split_element(element: bytes) -> tuple[str, int, int, bytes]:
     An element without a valid head, which only editing by hand can leave, comes back
     whole as its own body, so that a worker can set it aside: no codec accepts it.
     """
-    identifier = element[:ID_LENGTH].decode(errors="surrogateescape")
+    identifier = element[:ID_LENGTH].decode("utf-8", "surrogateescape")
     moments = element[ID_LENGTH:HEAD_LENGTH]
     if len(moments) == 2 * MOMENT_LENGTH and moments.isdigit():
         published_ms, expires_ms = int(moments[:MOMENT_LENGTH]), int(moments[MOMENT_LENGTH:])

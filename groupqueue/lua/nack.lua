@@ -14,8 +14,8 @@
 local shard = open_shard(KEYS[1], { "prio", "attempts", "failures", "errors", "holders", "paused",
   "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 local words = settle(shard, {
-  { outcome = "retry", group = ARGV[1], token = ARGV[2], id = ARGV[3], span = "", value = ARGV[4],
-    error = ARGV[5] },
+  { outcome = "retry", group = ARGV[1], token = ARGV[2], id = ARGV[3], number = 1,
+    value = ARGV[4], error = ARGV[5] },
 }, true)
 if words[2] > 0 or shard.has_freed then hint(shard) end
 return words

@@ -12,7 +12,9 @@
 -- ARGV[9] queue_rate     "<interval in µs> <burst>" or ""   see includes/claim.lua
 -- ARGV[10] group_rate    "<interval in µs> <burst>" or ""
 -- ARGV[11] settlements   integer  0..400
--- then per settlement: outcome, group, token, id, span, value, error; see includes/settle.lua
+-- then per settlement: outcome, group, token, id, and but for acks: value, error; see
+-- includes/settle.lua. Of a lease of several messages the outcome is followed by how many of
+-- them are done and how many there are: "<outcome> <done> <together>"
 -- Reply {{word, left, …}, {{group, token, deliveries, failures, tier, element, …}, …}, wait_ms}
 --   and, when there are any, a fourth: {group, id, …} of expired messages that were dropped,
 --   and a fifth of those set aside with the head of their group
@@ -30,11 +32,17 @@
 local shard = open_shard(KEYS[1], { "attempts", "failures", "errors", "holders", "paused", "fence",
   "scheduled", "ready:0", "ready:1", "ready:2", "ready:3", "ready:4" })
 
-local settlements = {}
+local settlements, at = {}, 12
 for number = 1, tonumber(ARGV[11]) do
-  local at = 5 + number * 7
-  settlements[number] = { outcome = ARGV[at], group = ARGV[at + 1], token = ARGV[at + 2],
-    id = ARGV[at + 3], span = ARGV[at + 4], value = ARGV[at + 5], error = ARGV[at + 6] }
+  local s = { outcome = ARGV[at], group = ARGV[at + 1], token = ARGV[at + 2], id = ARGV[at + 3],
+    number = number, list = "", tier = "", now = 0 } -- all that `settle` adds, so that it need not grow
+  at = at + 4
+  if s.outcome ~= "ack" then
+    s.outcome, s.done, s.together = string.match(s.outcome, "^(%S+) ?(%d*) ?(%S*)$")
+    if s.together == "" then s.together = nil end
+    if s.outcome ~= "ack" then s.value, s.error, at = ARGV[at], ARGV[at + 1], at + 2 end
+  end
+  settlements[number] = s
 end
 local want = tonumber(ARGV[4])
 if want > 0 and is_given_up(shard, ARGV[1], ARGV[2]) then want = 0 end

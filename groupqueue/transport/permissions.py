@@ -33,6 +33,7 @@ EXAMPLES = (
     "LPUSH KEY element",
     "LRANGE KEY 0 0",
     "LREM KEY 1 element",
+    "MGET KEY",
     "PEXPIRE KEY 1",
     "PTTL KEY",
     "RPUSH KEY element",

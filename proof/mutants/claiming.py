@@ -10,8 +10,8 @@ MUTANTS = (
         "a group is leased although it is locked",
         (
             "includes/claim.lua",
-            '"PX", digits(request.visibility_ms), "NX") then',
-            '"PX", digits(request.visibility_ms)) then',
+            '"PX", request.visibility, "NX") then',
+            '"PX", request.visibility) then',
         ),
     ),
     mutant(
@@ -19,7 +19,7 @@ MUTANTS = (
         "the lease of a worker that is dead never ends",
         (
             "includes/claim.lua",
-            '"PX", digits(request.visibility_ms), "NX") then',
+            '"PX", request.visibility, "NX") then',
             '"NX") then',
         ),
     ),

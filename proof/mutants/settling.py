@@ -10,8 +10,8 @@ MUTANTS = (
         "a worker whose lease was given to another settles it",
         (
             "includes/settle.lua",
-            'reads("GET", shard.prefix .. ":lock:" .. s.group) == s.token then',
-            'reads("GET", shard.prefix .. ":lock:" .. s.group) then',
+            "if tokens[number] == s.token and",
+            "if tokens[number] and",
         ),
     ),
     mutant(
@@ -19,8 +19,8 @@ MUTANTS = (
         "a worker settles a lease that has ended",
         (
             "includes/settle.lua",
-            'reads("GET", shard.prefix .. ":lock:" .. s.group) == s.token then',
-            '(reads("GET", shard.prefix .. ":lock:" .. s.group) or s.token) == s.token then',
+            "if tokens[number] == s.token and",
+            "if (tokens[number] or s.token) == s.token and",
         ),
     ),
     mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
     mutant(
         "settled-twice-in-a-call",
         "two settlements of one lease in a call both count",
-        ("includes/settle.lua", "      seen[s.group] = true\n", ""),
+        ("includes/settle.lua", "      seen[group] = true\n", ""),
     ),
     mutant(
         "retry-to-the-tail",

@@ -77,7 +77,7 @@ def test_i1_a_finished_message_that_stays():
 def test_i1_a_message_that_is_set_aside_and_waits():
     history = History().publish(A).claim(A, 7)
     letter = ("XADD", "dead", "1-0", "*", "group", "g", "element", element(A), "reason", "why")
-    args = ("anna", 0, 1, 0, 1, 0, 0, -1, "", "", 1, "dead", "g", 7, A, "", "why", "")
+    args = ("anna", 0, 1, 0, 1, 0, 0, -1, "", "", 1, "dead", "g", 7, A, "why", "")
     history.add("turn", args, [["ok", 0], [], -1], letter, ("DEL", "lock:g", 1))
     verdict = judged(history, left={"g": [element(A)]}, dead={"1-0": element(A)})
     assert named(verdict) == {"I1"}
@@ -337,7 +337,7 @@ def test_i5_a_refused_settlement_that_has_an_effect():
 
 def test_i5_a_refused_settlement_in_a_turn_that_ends_the_lease_of_another():
     history = History().publish(A).claim(A, 7).wait(31).claim(A, 8, deliveries=2)
-    args = (*TURN[:-1], 1, "retry", "g", 7, A, "", 0, "")
+    args = (*TURN[:-1], 1, "retry", "g", 7, A, 0, "")
     history.add("turn", args, [["stale", 0], [], -1], ("DEL", "lock:g", 1))
     verdict = judged(history, left={"g": [element(A)]})
     assert named(verdict) == {"I4", "I5"}
@@ -374,7 +374,7 @@ def test_i7_hand_overs_that_are_not_counted():
 
 
 def test_i7_a_group_that_is_leased_while_halted():
-    args = ("anna", 0, 1, 0, 1, 0, 0, -1, "", "", 1, "halt", "g", 7, A, "", "max_attempts", "boom")
+    args = ("anna", 0, 1, 0, 1, 0, 0, -1, "", "", 1, "halt", "g", 7, A, "max_attempts", "boom")
     history = History().publish(A).claim(A, 7)
     history.add("turn", args, [["ok", 1], [], -1], ("DEL", "lock:g", 1))
     left = {"left": {"g": [element(A)]}, "locks": {"g": 8}}
@@ -520,7 +520,7 @@ LOCKED = ("SET", "lock:g", "OK", 7, "PX", 30_000, "NX")
 
 def _with_a_letter(name: str) -> History:
     letter = ("XADD", "dead", "1-0", "*", "group", "g", "element", element(name), "reason", "why")
-    args = (*TURN[:-1], 1, "dead", "g", 7, name, "", "why", "")
+    args = (*TURN[:-1], 1, "dead", "g", 7, name, "why", "")
     popped = ("LPOP", "q:g", element(name))
     history = History().publish(name).claim(name, 7)
     return history.add("turn", args, [["ok", 0], [], -1], popped, letter, ("DEL", "lock:g", 1))

@@ -26,8 +26,8 @@ SHORTEST = ("--seconds=14", "--rate=100", "--failover=no")
 # Whoever finishes a message of some groups takes the next one along.
 LOSING = (
     "includes/settle.lua",
-    '"LPOP", s.list, s.done)',
-    '"LPOP", s.list, s.done + (string.find(s.group, "7$") and 1 or 0))',
+    'redis.call("LPOP", s.list)\n',
+    'redis.call("LPOP", s.list, string.find(s.group, "7$") and 2 or 1)\n',
 )
 # One worker is told nothing but errors.
 DESERTING = (

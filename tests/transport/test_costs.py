@@ -28,7 +28,7 @@ MOST_AT_ONCE = 1000
 OF_FEW_FIELDS = (":stats", ":backlog")
 # What takes as long as it has arguments, or for each the logarithm of a sorted set.
 OF_ARGUMENTS = {
-    *("DEL", "EXISTS", "GET", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK"),
+    *("DEL", "EXISTS", "GET", "MGET", "PEXPIRE", "PTTL", "SET", "TIME", "UNLINK"),
     *("HDEL", "HEXISTS", "HGET", "HINCRBY", "HLEN", "HMGET", "HSET"),
     *("LLEN", "LPOP", "LPUSH", "RPUSH"),
     *("XADD", "XDEL", "XLEN", "ZADD", "ZCARD", "ZCOUNT", "ZREM", "ZSCORE"),

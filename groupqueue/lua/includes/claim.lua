@@ -36,7 +36,7 @@ local function lease(shard, request, group, tier)
   end
   local element, token = redis.pcall("LINDEX", prefix .. ":q:" .. group, "0"), digits(shard.token + 1)
   if type(element) ~= "string" or not redis.call("SET", prefix .. ":lock:" .. group, token,
-    "PX", digits(request.visibility_ms), "NX") then
+    "PX", request.visibility, "NX") then
     mend(shard, group, tier, element)
     return nil
   end
@@ -45,8 +45,8 @@ local function lease(shard, request, group, tier)
     return nil
   end
   local deliveries = add_to(prefix .. ":attempts", group, "1")
-  local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group) or ""
-  failures = string.match(failures, "^%d+ %d+$") or "0"
+  local failures = deliveries > 1 and redis.call("HGET", prefix .. ":failures", group)
+  failures = failures and string.match(failures, "^%d+ %d+$") or "0"
   local row = { group, token, deliveries, failures, tier, element }
   shard.token, shard.may_lease_bytes = shard.token + 1, shard.may_lease_bytes - #element
   most = math.min(most, shard.may_lease)
@@ -61,6 +61,7 @@ end
 -- worth another look: they were mended, or are wide.
 local function claim_seen(shard, request, leases)
   local prefix, held, holders, mended = shard.prefix, {}, {}, 0
+  request.visibility = digits(request.visibility_ms)
   local deadline = digits(shard.now_ms + request.visibility_ms)
   local pick, wait_ms = picker(shard, request)
   while #leases < request.want and shard.may_lease > 0 and shard.may_lease_bytes > 0 do

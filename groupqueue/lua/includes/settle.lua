@@ -1,9 +1,10 @@
 -- settle: end leases whose token still holds and whose head is the named message.
--- Takes {{outcome, group, token, id, span, value, error}, …}:
+-- Takes {{number (its own), outcome, group, token, id, done, together, value, error}, …}:
 --   outcome  ack | retry | release | dead | dead_group | halt
---   span     "" for a lease of one message, else "<done> <together>": how many messages of
---            the lease are finished, before the one that the outcome is about; and how many
---            it holds, or -1 for one alone after a crash (see lease_more)
+--   together of a lease of several messages, how many it holds, or -1 for one alone after a
+--            crash (see lease_more); else nil
+--   done     of a lease of several, how many are finished, before the one that the outcome is
+--            about
 --   value    retry, release: delay in ms; dead, dead_group, halt: the reason
 --   error    the error's text, for operators; of a release perhaps none
 -- and whether a group's own key of a wrong type is an error; else that group's lease is lost,
@@ -24,27 +25,27 @@
 local COUNTERS = { ack = "acked", retry = "retried", release = "released", dead = "dead",
   dead_group = "dead", halt = "halted" }
 
+-- The words for the settlements so far, and those whose token holds and whose head is theirs.
 local function checked(shard, settlements, is_strict)
   local reads = is_strict and read or read_if_fit
-  local words, accepted, groups, seen = {}, {}, {}, {}
+  local words, accepted, groups, locks, seen = {}, {}, {}, {}, {}
+  local list, lock = shard.prefix .. ":q:", shard.prefix .. ":lock:"
+  for number, s in ipairs(settlements) do locks[number] = lock .. s.group end
+  local tokens = locks[2] and redis.call("MGET", unpack(locks)) or { locks[1] and reads("GET", locks[1]) }
   for number, s in ipairs(settlements) do
-    local head = false
-    words[number * 2 - 1], words[number * 2] = "stale", 0
-    s.list = shard.prefix .. ":q:" .. s.group
-    if not seen[s.group] and reads("GET", shard.prefix .. ":lock:" .. s.group) == s.token then
-      head = reads("LINDEX", s.list, "0")
-      words[number * 2 - 1] = "moved"
+    local word, group, head = "stale", s.group, nil
+    s.list = list .. group
+    if tokens[number] == s.token and not seen[group] then
+      head, word = reads("LINDEX", s.list, "0"), "moved"
     end
+    words[number * 2 - 1], words[number * 2] = word, 0
     if s.outcome == "dead" or s.outcome == "dead_group" then
       read("XLEN", shard.prefix .. ":dead")
       if s.outcome == "dead_group" then read("HLEN", shard.prefix .. ":doomed") end
     end
-    s.done = "1"
-    if s.span ~= "" then s.done, s.together = string.match(s.span, "^(%d+) (%S+)$") end
     if head and string.sub(head, 1, 32) == s.id then
-      seen[s.group] = true
-      s.number = number
-      accepted[#accepted + 1], groups[#groups + 1] = s, s.group
+      seen[group] = true
+      accepted[#accepted + 1], groups[#groups + 1] = s, group
     end
   end
   if #groups > 0 then
@@ -59,27 +60,32 @@ local function settle(shard, settlements, is_strict)
   local words, accepted = checked(shard, settlements, is_strict)
   local places, heads, tallies, removed = {}, {}, {}, {}
   local function count(counter, number) tallies[counter] = (tallies[counter] or 0) + number end
+  -- Groups freed together queue up in the order given, a µs apart, none in the future, and
+  -- what was started of a wide group before what was not.
+  local first = shard.now - (#accepted + 1) / 1000
   for index, s in ipairs(accepted) do
-    -- Groups freed together queue up in the order given, a µs apart, none in the future, and
-    -- what was started of a wide group before what was not.
-    s.now = shard.now - (#accepted - index + 1) / 1000
-    local finished = s.together and finish_first(shard, s) or 0
-    local gone, due = tonumber(s.done), s.now
-    if s.outcome == "ack" then
-      redis.call("LPOP", s.list, s.done)
-    else
+    s.now = first + index / 1000
+    local finished, gone, due = 0, 1, s.now
+    if s.together then finished, gone = finish_first(shard, s), tonumber(s.done) end
+    if s.outcome ~= "ack" then
       gone, due = end_otherwise(shard, s)
+    elseif gone == 1 then
+      redis.call("LPOP", s.list)
+    else
+      redis.call("LPOP", s.list, s.done)
     end
-    local left = redis.call("LLEN", s.list)
+    local left, number = redis.call("LLEN", s.list), s.number
     places[index] = { s.group, s.tier, score(due), left }
-    words[s.number * 2 - 1], words[s.number * 2] = "ok", left
+    words[number * 2 - 1], words[number * 2] = "ok", left
     if gone > 0 then heads[#heads + 1] = s.group end
     if gone + finished > 0 then removed[s.tier] = (removed[s.tier] or 0) + gone + finished end
-    count(COUNTERS[s.outcome], math.max(gone, 1))
-    count("acked", finished)
-    -- What a lease of several holds beside that is handed back.
-    local begun = tonumber(s.done) + (s.outcome == "ack" and 0 or 1)
-    count("released", math.max(0, tonumber(s.together or "0") - begun))
+    count(COUNTERS[s.outcome], gone > 1 and gone or 1)
+    if s.together then
+      count("acked", finished)
+      -- What a lease of several holds beside that is handed back.
+      local begun = tonumber(s.done) + (s.outcome == "ack" and 0 or 1)
+      count("released", math.max(0, tonumber(s.together) - begun))
+    end
   end
   forget_heads(shard, heads)
   end_leases(shard, places)
