@@ -8,6 +8,7 @@ authenticates and reads as ever, kept at hand for the next command.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +26,10 @@ with contextlib.suppress(ImportError):  # an extra
 _NEEDS_THE_POOL = ("credential_provider", "event_dispatcher")
 
 
+# Whoever breaks a wait off does so by then.
+ASK_SECONDS = 0.1
+
+
 class Lines:
     """The lines of a transport: a call takes one that is free, or one more from the pool."""
 
@@ -39,6 +44,24 @@ class Lines:
     def begin(self, command: Sequence[str | bytes]) -> Callable[[], Any]:
         """Send a command; what is returned waits for the reply. Both raise the driver's errors."""
         return partial(self._received, self._sent(command))
+
+    def wait(
+        self, command: Sequence[str | bytes], seconds: float, goes_on: Callable[[], bool]
+    ) -> Any:
+        """Send a command that blocks and return the reply, which has to come within so long;
+        None as soon as `goes_on`, asked ten times a second, says no. Raises the driver's errors."""
+        line, until = self._sent(command), time.monotonic() + seconds
+        try:
+            while not line.can_read(ASK_SECONDS):
+                is_late = time.monotonic() >= until
+                if is_late or not goes_on():
+                    line.disconnect()  # the server is not to answer any more
+                    if is_late:
+                        raise redis.TimeoutError("the end of a wait is overdue")
+                    return None
+            return line.read_response()
+        finally:
+            self._free.append(line)
 
     def _sent(self, command: Sequence[str | bytes]) -> Any:
         """Send a command; return the line that its reply will come by."""

@@ -31,6 +31,7 @@ from groupqueue.exceptions import (
 from groupqueue.transport import scripts
 from groupqueue.transport.clients import (
     LONGEST_WAIT_SECONDS,
+    SOCKET_TIMEOUT_SECONDS,
     connection_limit,
     is_fake,
     own_async_client,
@@ -317,12 +318,26 @@ class RedisTransport(_Transport):
             if cursor == "0":
                 return released
 
-    def wait_for_hint(self, timeout_seconds: float) -> bool:
-        """Wait until a publish or another worker hints at work; False after the timeout."""
+    def wait_for_hint(
+        self, timeout_seconds: float, *, goes_on: Callable[[], bool] | None = None
+    ) -> bool:
+        """Wait until a publish or another worker hints at work; False after the timeout.
+
+        Where `breaks_off`, the wait also ends soon after `goes_on` has begun to say no.
+        """
+        command = self._wait_command(timeout_seconds)
         try:
-            return self._execute(*self._wait_command(timeout_seconds)) is not None
+            if goes_on is None or self._lines is None:
+                return self._execute(*command) is not None
+            longest = float(command[-1]) + SOCKET_TIMEOUT_SECONDS
+            return self._receive(self._lines.wait, command, longest, goes_on) is not None
         except ANY as error:
             raise translated(error) from error
+
+    @property
+    def breaks_off(self) -> bool:
+        """Whether a wait for hints can be broken off."""
+        return self._lines is not None
 
     def perform(self, call: Call[T]) -> T:
         """Send a call and decode its reply; repeat it when a reply was lost, if harmless.

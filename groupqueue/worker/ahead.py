@@ -17,7 +17,7 @@ from groupqueue.worker.executor import Held
 
 # What waits should be handled within this time, as far as one can tell from the handlers so far.
 AHEAD_SECONDS = 0.01
-MOST_AHEAD = 31
+MOST_AHEAD = 63
 # So long may handlers hold up what waits for a hand.
 PATIENCE_SECONDS = 0.05
 
@@ -36,6 +36,8 @@ class Line:
         self._busy = 0
         self._begun_at = 0.0
         """When a hand was last put to work."""
+        self.taken = 0
+        """How many hands have taken so far."""
         self._pace_seconds = float("inf")
         """About how long a lease has taken of late; one that took long counts at once."""
 
@@ -45,6 +47,16 @@ class Line:
         if self._pace_seconds > AHEAD_SECONDS:
             return 0
         return min(MOST_AHEAD, self._hands * int(AHEAD_SECONDS / max(self._pace_seconds, 1e-6)))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so many wait that the next turn is better made a little later, for more."""
+        return len(self._waiting) > self.spare // 2
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
 
     def add(self, held: Held) -> None:
         """Let a lease wait for its turn."""
@@ -60,9 +72,11 @@ class Line:
     def take(self) -> Held | None:
         """Return whoever is next, and is nobody else's to hand back from now on."""
         try:
-            return self._waiting.popleft()
+            held = self._waiting.popleft()
         except IndexError:
             return None
+        self.taken += 1
+        return held
 
     def begun(self) -> float:
         """Note that one more hand is busy; return the moment, for `ended`."""

@@ -1,60 +1,32 @@
-"""Where handlers run: inline, in threads, or on the event loop for `async def` ones."""
+"""Where handlers run: in the main thread and others, or on the event loop for `async def` ones."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Protocol
 
+from groupqueue.worker.ahead import Line
 from groupqueue.worker.executor import Held, handle, handle_async
 
 log = logging.getLogger("groupqueue.worker")
 
 Done = Callable[[Held], None]
 
-
-class Pool(Protocol):
-    """Runs prepared messages and says when each is settled."""
-
-    def start(self, held: Held) -> None:
-        """Have a message handled; `done` is called from any thread, perhaps before it returns."""
-        ...
-
-    def run(self, held: Held) -> None:
-        """Handle a message in the thread that calls."""
-        ...
-
-    def call_next(self) -> None:
-        """Say that one more waits in line for a hand."""
-        ...
+# Whoever lets others go on, and can itself go on so soon, has met nobody.
+AT_ONCE_SECONDS = 0.0002
 
 
-class InlinePool:
-    """For a concurrency of one: the handler runs where it is started, without a hand-over."""
+class Pool:
+    """A fixed number of hands for sync handlers, and one event loop for async ones.
 
-    def __init__(self, done: Done, on_loop_ended: Callable[[], None]) -> None:
-        self._done = done
-        self._loop = EventLoop(on_loop_ended)
-
-    def start(self, held: Held) -> None:
-        """Handle the message before returning."""
-        self.run(held)
-
-    def run(self, held: Held) -> None:
-        """Handle the message before returning."""
-        self._loop.handle_in_turn(held)
-        self._done(held)
-
-    def call_next(self) -> None:
-        """Do nothing: whoever started the last one starts the next."""
-
-
-class ThreadPool:
-    """A fixed number of threads for sync handlers, and one event loop for async ones."""
+    The first hand is the thread that calls `serve`, the others are threads of the pool's own.
+    """
 
     def __init__(
         self,
@@ -62,28 +34,53 @@ class ThreadPool:
         done: Done,
         on_loop_ended: Callable[[], None],
         *,
-        handle_next: Callable[[], object],
+        handle_next: Callable[[], int],
+        line: Line | None,
     ) -> None:
-        """`handle_next` handles whoever is next in line, if anybody still is."""
+        """`done` is told of each message that was handled, from any thread; `handle_next`
+        handles whoever is next in line, and returns the line's `taken`, 0 if nobody was there."""
+        self._size = size
         self._done = done
         self._handle_next = handle_next
+        self._line = line
         self._inbox: SimpleQueue[Held | None] = SimpleQueue()
+        self._is_called = False
+        """Whether a hand has been called that has not come yet."""
+        self._door = threading.Lock()
+        """Held by the hand that waits until it is needed."""
+        self._is_closed = False
         self._loop = EventLoop(on_loop_ended)
-        for number in range(size):
+
+    def serve(self) -> None:
+        """Handle messages, here and in threads, until the pool is closed."""
+        for number in range(1, self._size):
             threading.Thread(
                 target=self._work, name=f"groupqueue-handler-{number}", daemon=True
             ).start()
+        self._work()
+
+    def close(self) -> None:
+        """Let the hands go, once they are free."""
+        self._is_closed = True
+        for _ in range(self._size):
+            self._inbox.put(None)
 
     def start(self, held: Held) -> None:
-        """Hand the message to a free thread or to the event loop."""
+        """Hand the message to a free hand or to the event loop."""
         if held.handler is not None and held.handler.is_async:
             self._loop.run(held).add_done_callback(lambda _: self._done(held))
         else:
             self._inbox.put(held)
 
     def call_next(self) -> None:
-        """Let a thread that is free take whoever is next."""
-        self._inbox.put(None)
+        """Say that somebody waits in line for a hand.
+
+        Waking a thread costs more than a quick handler does: one is called at a time, and
+        calls the next if it does not take the last one in line.
+        """
+        if not self._is_called and not self._door.locked():
+            self._is_called = True
+            self._inbox.put(None)
 
     def run(self, held: Held) -> None:
         """Handle a message in the thread that calls."""
@@ -97,10 +94,44 @@ class ThreadPool:
     def _work(self) -> None:
         while True:
             held = self._inbox.get()
-            if held is None:
-                self._handle_next()
-            else:
+            if held is not None:
                 self.run(held)
+            elif self._is_closed:
+                return
+            else:
+                self._is_called = False
+                self._serve_line()
+
+    def _serve_line(self) -> None:
+        """Take one after the other from the line while somebody waits and this hand is needed.
+
+        Handlers that compute are no faster for a second hand, which would only get in the way
+        of the first one, and of the pump. So whoever was not the last to take somebody waits
+        at the door, one hand at a time, until the others are found waiting or busy for long.
+        """
+        line, mine = self._line, 0
+        while True:
+            if line and line.taken != mine and self._size > 1:
+                if not self._door.acquire(blocking=False):
+                    return  # whoever is there takes the next one
+                try:
+                    _await_need(line)
+                finally:
+                    self._door.release()
+            mine = self._handle_next()
+            if not mine:
+                return
+
+
+def _await_need(line: Line) -> None:
+    """Return once nobody waits in line any more, or nobody else takes who does."""
+    while not line.is_empty:
+        taken, begun_at = line.taken, time.monotonic()
+        time.sleep(0)  # whoever can go on does
+        waited_seconds = time.monotonic() - begun_at
+        is_nobody_there = waited_seconds < AT_ONCE_SECONDS
+        if line.taken == taken and (is_nobody_there or waited_seconds >= sys.getswitchinterval()):
+            return
 
 
 class EventLoop:

@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from io import FileIO
 from queue import SimpleQueue
 from typing import NoReturn
@@ -111,17 +112,30 @@ class WorkerProcess:
         queues = self._options.queues
         signals.send(signals.worker_started, type(self), worker_id=self.worker_id, queues=queues)
         self._report({"started": True})
-        try:
-            self._pump.run()
-        except BaseException:
-            # A fault of ours, or SystemExit from a receiver of a signal.
-            log.exception("the pump broke", extra={"action": "pump_failed"})
-            self._break_off("pump failed")
+        pumping = threading.Thread(target=self._pump_messages, name="groupqueue-pump", daemon=True)
+        pumping.start()
+        with self._breaking_off():
+            # Handlers may do here what only the main thread can, above all catch signals.
+            self._pump.handle()
+        pumping.join()
         with self._last_word:
             self._keeper.stop()
             self._keeper.depart()
             self._tell_stopped()
         return self._exit_code
+
+    def _pump_messages(self) -> None:
+        with self._breaking_off():
+            self._pump.run()
+
+    @contextlib.contextmanager
+    def _breaking_off(self) -> Iterator[None]:
+        """Leave on any error: a fault of ours, or SystemExit from a receiver of a signal."""
+        try:
+            yield
+        except BaseException:
+            log.exception("the pump broke", extra={"action": "pump_failed"})
+            self._break_off("pump failed")
 
     def drain(self, reason: str, *, seconds: float | None = None) -> None:
         """Claim nothing more and leave when the running handlers are settled.

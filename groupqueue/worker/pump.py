@@ -11,13 +11,20 @@ from queue import Empty, SimpleQueue
 
 from groupqueue.core import calls
 from groupqueue.core.calls import Settlement
+from groupqueue.exceptions import GroupQueueError
 from groupqueue.handlers import blames_neighbours
 from groupqueue.worker.ahead import AHEAD_SECONDS, Line
 from groupqueue.worker.executor import Held, prepare
 from groupqueue.worker.leases import LeaseKeeper
 from groupqueue.worker.options import WorkerOptions
-from groupqueue.worker.pool import InlinePool, Pool, ThreadPool
-from groupqueue.worker.sources import Claim, HintListener, Recovery, Source
+from groupqueue.worker.pool import Pool
+from groupqueue.worker.sources import (
+    PAUSE_AFTER_ERROR_SECONDS,
+    Claim,
+    HintListener,
+    Recovery,
+    Source,
+)
 
 log = logging.getLogger("groupqueue.worker")
 
@@ -59,16 +66,16 @@ class Pump:
         if options.max_seconds is not None:
             self._ends_at = time.monotonic() + options.max_seconds
         self._inbox: SimpleQueue[Held | Source | Stop] = SimpleQueue()
-        self._pool: Pool = (
-            InlinePool(self._inbox.put, on_loop_ended)
-            if self._concurrency == 1
-            else ThreadPool(
-                self._concurrency, self._inbox.put, on_loop_ended, handle_next=self._handle_next
-            )
-        )
         # A crash counts against what waits, too.
         is_ahead = not any(blames_neighbours(source.config) for source in sources)
         self._line = Line(self._hand_back, hands=self._concurrency) if is_ahead else None
+        self._pool = Pool(
+            self._concurrency,
+            self._inbox.put,
+            on_loop_ended,
+            handle_next=self._handle_next,
+            line=self._line,
+        )
         self._listeners = {id(source): HintListener(source, self._inbox.put) for source in sources}
         self._on_stopping = on_stopping
         self._on_claimed = on_claimed
@@ -80,9 +87,12 @@ class Pump:
         self._claimed: list[Claim] = []
         """Those of them that nothing has been done with yet, all from one queue."""
         self._claimed_from: Source | None = None
-        # Not where this thread runs handlers: nobody would renew what waits for it, unknown to the
-        # keeper. Who counts claims has to know of the last ones first.
-        self._overlaps = is_ahead and self._concurrency > 1 and self._claims_left is None
+        # Who counts claims has to know of the last ones first.
+        self._overlaps = is_ahead and self._claims_left is None
+        self._put_off: list[Held | Source | Stop] = []
+        """What has come while a turn was under way, and is to be taken in after it."""
+        self._turned_at = 0.0
+        """When the last turn was answered, monotonic."""
         self._suspect: Held | None = None
         """Claimed, and handled with nothing beside it until it is settled: Held.is_suspect."""
         self._suspect_waits_until = 0.0
@@ -107,8 +117,12 @@ class Pump:
         """
         self._turning.acquire(timeout=seconds)
 
+    def handle(self) -> None:
+        """Lend the pump this thread for its handlers until `run` is over."""
+        self._pool.serve()
+
     def run(self) -> None:
-        """Pump until stopped and drained."""
+        """Pump until stopped and drained; somebody has to call `handle` meanwhile."""
         for listener in self._listeners.values():
             listener.start()
         while True:
@@ -119,15 +133,18 @@ class Pump:
                 self._on_stopping(self.stop_reason)
                 self._spare_suspect(0)
             if self.stop_reason and not self._running and not self._unsettled():
+                self._pool.close()
                 return
             self._tend_suspect()
-            if not (self._turn_all() or self._accept_claimed() or self._handle_waiting()):
+            if not (self._turn_all() or self._accept_claimed()):
                 self._wait()
 
     def _turn_all(self) -> bool:
         """Give each queue a turn that has something to settle or to claim; say if one had."""
         turned = False
         now = time.monotonic()
+        if now < self._turn_due():
+            return False
         # Whoever was served first last time is served last this time.
         self._sources.append(self._sources.pop(0))
         for source in self._sources:
@@ -146,23 +163,43 @@ class Pump:
                 )
                 if self._overlaps:
                     self._accept_claimed()
+                    self._await_hands()
                 claimed = end()
+            put_off, self._put_off = self._put_off, []
+            for event in put_off:
+                self._take(event)
+            self._turned_at = time.monotonic()
             self._running += len(claimed)
             self._claimed += claimed
             self._claimed_from = source
             if not self._overlaps:
                 self._accept_claimed()
-            self._handle_waiting()
             if source.is_away:
                 Recovery(source, self._inbox.put).start()
             turned = True
         return turned
 
+    def _turn_due(self) -> float:
+        """Return when a turn is worth making: while many wait in line, what ends may wait for
+        more that ends, to be settled together."""
+        if self._line is None or not self._line.is_long or self.stop_reason:
+            return 0.0
+        return self._turned_at + AHEAD_SECONDS
+
+    def _await_hands(self) -> None:
+        """Take in what ends while the server is at a turn: its answer is not needed before
+        some hand has nothing to do."""
+        until = time.monotonic() + AHEAD_SECONDS
+        while self._line and not self._line.is_empty and (left := until - time.monotonic()) > 0:
+            self._collect(left, is_turning=True)
+
     def _want(self) -> int:
         if self.stop_reason or self._suspect:
             return 0
         hands = self._concurrency + (self._line.spare if self._line else 0)
-        free = max(0, min(hands - self._running, calls.MAX_LEASES_PER_CALL))
+        # Half of them at a time: the server is at one half while the hands are at the other.
+        most = max(self._concurrency, (hands + 1) // 2)
+        free = max(0, min(hands - self._running, most, calls.MAX_LEASES_PER_CALL))
         return free if self._claims_left is None else min(free, self._claims_left)
 
     def _is_stopping(self) -> bool:
@@ -203,23 +240,16 @@ class Pump:
             held.settlement = Settlement.release(held.lease, SUSPECT_PAUSE_SECONDS)
             self._inbox.put(held)
 
-    def _handle_waiting(self) -> bool:
-        """Handle what waits in line, until it is empty or something else is to be seen to;
-        say if anything waited. More hands than one help themselves."""
-        until = time.monotonic() + AHEAD_SECONDS
-        if self._concurrency > 1 or not self._handle_next():
-            return False
-        # Others wait for the settlements of what is done.
-        while time.monotonic() < until and self._handle_next():
-            pass
-        return True
-
-    def _handle_next(self) -> bool:
-        """Handle whoever is next in line, in the thread that calls; False if nobody is."""
+    def _handle_next(self) -> int:
+        """Handle whoever is next in line, in the thread that calls; return how many have been
+        taken from the line by then, 0 if nobody is there."""
         line = self._line
         held = line.take() if line else None
         if line is None or held is None:
-            return False
+            return 0
+        number = line.taken
+        if not line.is_empty:
+            self._pool.call_next()
         if self.stop_reason or held.is_lost or time.monotonic() >= held.lasts_until:
             held.settlement = Settlement.release(held.lease)
             self._inbox.put(held)
@@ -227,7 +257,7 @@ class Pump:
             begun_at = line.begun()
             self._pool.run(held)
             line.ended(begun_at)
-        return True
+        return number
 
     def _hand_back(self, waiting: Sequence[Held]) -> None:
         """Release leases that wait behind a slow handler; called by the line's own thread."""
@@ -266,12 +296,19 @@ class Pump:
     def _source_of(self, held: Held) -> Source:
         return next(source for source in self._sources if source.config is held.queue)
 
-    def _collect(self, timeout: float | None = 0) -> None:
-        """Take in everything that has happened, waiting for the first event if asked."""
+    def _collect(self, timeout: float | None = 0, *, is_turning: bool = False) -> None:
+        """Take in everything that has happened, waiting for the first event if asked.
+
+        While a turn is under way, only what has been handled: the answer knows nothing of
+        what was published meanwhile, and must not make the pump forget that it was told.
+        """
         try:
             event = self._inbox.get(block=timeout != 0, timeout=timeout or None)
             while True:
-                self._take(event)
+                if is_turning and (self._burst or not isinstance(event, Held)):
+                    self._put_off.append(event)
+                else:
+                    self._take(event)
                 event = self._inbox.get_nowait()
         except Empty:
             return
@@ -312,6 +349,9 @@ class Pump:
     def _wait(self) -> None:
         """Sleep until something happens; listen for hints where messages may come from."""
         now = time.monotonic()
+        if (turn_due := self._turn_due()) > now:
+            self._collect(turn_due - now)
+            return
         wakes = [now + 1.0]
         if self._ends_at is not None:
             wakes.append(self._ends_at)
@@ -323,9 +363,24 @@ class Pump:
             elif self._want() and source.next_due > now:
                 wakes.append(source.next_due)
                 listener = self._listeners[id(source)]
-                if not listener.is_waiting:
-                    listener.listen(source.next_due - now)
+                if listener.is_waiting:
+                    continue
+                if not self._running and len(self._sources) == 1 and source.transport.breaks_off:
+                    self._listen(source, min(wakes[1:]) - now)
+                    return
+                listener.listen(source.next_due - now)
         self._collect(max(min(wakes) - now, 0.001))
+
+    def _listen(self, source: Source, seconds: float) -> None:
+        """Wait for a hint here, as nothing else but a stop is to be expected: by way of another
+        thread it would come later."""
+        try:
+            is_hinted = source.transport.wait_for_hint(seconds, goes_on=self._inbox.empty)
+        except GroupQueueError:
+            self._collect(PAUSE_AFTER_ERROR_SECONDS)  # the next turn meets the same error
+            return
+        if is_hinted:
+            self._take(source)
 
     def _check_limits(self) -> None:
         if self.stop_reason:

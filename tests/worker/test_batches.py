@@ -170,7 +170,7 @@ def test_what_ends_a_delivery_on_purpose_concerns_the_first_that_is_not_acknowle
     if error == "reject":
         held = batching.wait_until(lambda snapshot: snapshot.held, "a halted group").held[0]
         assert (held.head_id, held.held_reason, held.depth) == (guilty, "no such order", 2)
-        [halted] = batching.traces.all("group_halted")
+        [halted] = batching.traces.wait_for("group_halted")
         assert halted.id == guilty
     else:
         batching.wait_until_drained()

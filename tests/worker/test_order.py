@@ -63,6 +63,18 @@ def test_failure_12_ten_workers_never_have_two_messages_of_one_of_three_groups_a
     assert any(len({trace.pid for trace in traces}) > 1 for traces in started.values())
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_the_first_hand_is_the_main_thread(stage: Stage, concurrency: int) -> None:
+    for group in ("g1", "g2", "g3"):
+        stage.publish("meet.main", group, parties=concurrency)
+
+    stage.work("--concurrency", concurrency)
+
+    stage.wait_for_ended(3)
+    are_main = sorted(trace.is_main for trace in stage.traces.all("started"))
+    assert are_main == ([True] * 3 if concurrency == 1 else [False, False, True])
+
+
 @pytest.mark.parametrize("topic", ["meet", "meet.async"])
 def test_different_groups_are_handled_in_parallel(stage: Stage, topic: str) -> None:
     for group in ("g1", "g2", "g3", "g4"):

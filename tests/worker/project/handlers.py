@@ -106,6 +106,19 @@ def meet(delivery: Delivery) -> None:
     traces.leave("ended", delivery)
 
 
+@handler("meet.main")
+def meet_and_tell_whether_signals_can_be_caught(delivery: Delivery) -> None:
+    """Wait as `meet` does, and say whether this is the main thread: others cannot do it."""
+    is_main = True
+    try:
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    except ValueError:
+        is_main = False
+    traces.leave("started", delivery, is_main=is_main)
+    traces.wait_for("started", delivery.payload["parties"], topic="meet.main")
+    traces.leave("ended", delivery)
+
+
 @handler("meet.async")
 async def meet_async(delivery: Delivery) -> None:
     """The same on the event loop."""
