@@ -12,9 +12,9 @@
 -- ARGV[9] queue_rate     "<interval in µs> <burst>" or ""   see includes/claim.lua
 -- ARGV[10] group_rate    "<interval in µs> <burst>" or ""
 -- ARGV[11] settlements   integer  0..400
--- then per settlement: outcome, group, token, id, and but for acks: value, error; see
--- includes/settle.lua. Of a lease of several messages the outcome is followed by how many of
--- them are done and how many there are: "<outcome> <done> <together>"
+-- then per settlement: outcome, group, token, id, value, error; see includes/settle.lua. An ack
+-- has no value and no error. Of a lease of several messages the outcome is followed by how many
+-- of them are done and how many there are: "<outcome> <done> <together>"
 -- Reply {{word, left, …}, {{group, token, deliveries, failures, tier, element, …}, …}, wait_ms}
 --   and, when there are any, a fourth: {group, id, …} of expired messages that were dropped,
 --   and a fifth of those set aside with the head of their group

@@ -123,6 +123,12 @@ class Pump:
 
     def run(self) -> None:
         """Pump until stopped and drained; somebody has to call `handle` meanwhile."""
+        try:
+            self._run()
+        finally:
+            self._pool.close()
+
+    def _run(self) -> None:
         for listener in self._listeners.values():
             listener.start()
         while True:
@@ -133,7 +139,6 @@ class Pump:
                 self._on_stopping(self.stop_reason)
                 self._spare_suspect(0)
             if self.stop_reason and not self._running and not self._unsettled():
-                self._pool.close()
                 return
             self._tend_suspect()
             if not (self._turn_all() or self._accept_claimed()):

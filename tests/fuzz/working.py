@@ -55,8 +55,10 @@ def work_off(queue: str = "default", *, batch: int | None = None) -> Pump:
     )
     try:
         # A thread has database connections of its own, and no test's are looked after.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(pump.run).result()
+        with ThreadPoolExecutor(2) as threads:
+            handling = threads.submit(pump.handle)
+            threads.submit(pump.run).result()
+            handling.result()
     finally:
         transport.close()
     assert pump.stop_reason == "burst"

@@ -99,7 +99,9 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
             "worker-1",
             [
                 Settlement.retry(LEASES[0], 1.5, "boom"),
+                Settlement.ack(LEASES[1]),
                 Settlement.dead(LEASE_OF_THREE, "why", "bang", done=2),
+                Settlement.ack(LEASE_OF_THREE, 3),
             ],
             17,
             visibility_ms=30_000,
@@ -119,7 +121,7 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
             "threshold": 3,
             "queue_rate": "1000 1",
             "group_rate": "6000000 4",
-            "settlements": 2,
+            "settlements": 4,
         },
         [
             {
@@ -127,13 +129,13 @@ BUILT: dict[str, tuple[Call[object], dict[str, object], Sequence[dict[str, objec
                 "group": lease.group,
                 "token": lease.token,
                 "id": lease.id,
-                "span": span,
-                "value": value,
-                "error": error,
             }
-            for lease, outcome, span, value, error in (
-                (LEASES[0], "retry", "", "1500", "boom"),
-                (LEASE_OF_THREE, "dead", "2 3", "why", "bang"),
+            | ending
+            for lease, outcome, ending in (
+                (LEASES[0], "retry", {"value": "1500", "error": "boom"}),
+                (LEASES[1], "ack", {}),
+                (LEASE_OF_THREE, "dead 2 3", {"value": "why", "error": "bang"}),
+                (LEASE_OF_THREE, "ack 3 3", {}),
             )
         ],
     ),
@@ -284,7 +286,7 @@ def test_a_builders_arguments_are_those_of_the_scripts_header_in_its_order(name:
     assert set(header.fixed) == set(fixed)
     assert set(header.repeated) == set(items[0] if items else ())
     expected = [fixed[argument] for argument in header.fixed]
-    expected += [item[argument] for item in items for argument in header.repeated]
+    expected += [item[name] for item in items for name in header.repeated if name in item]
     assert list(call.arguments) == expected
 
 
@@ -378,7 +380,7 @@ def test_failure_03_leases_begin_and_end_in_one_place_each():
     }
 
 
-READING = {"EXISTS", "GET", "PTTL"}
+READING = {"EXISTS", "GET", "MGET", "PTTL"}
 
 
 @each_file
