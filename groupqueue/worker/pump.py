@@ -357,9 +357,7 @@ class Pump:
         if (turn_due := self._turn_due()) > now:
             self._collect(turn_due - now)
             return
-        wakes = [now + 1.0]
-        if self._ends_at is not None:
-            wakes.append(self._ends_at)
+        wakes = [] if self._ends_at is None else [self._ends_at]
         for source in self._sources:
             if source.is_away:
                 continue
@@ -371,10 +369,10 @@ class Pump:
                 if listener.is_waiting:
                     continue
                 if not self._running and len(self._sources) == 1 and source.transport.breaks_off:
-                    self._listen(source, min(wakes[1:]) - now)
+                    self._listen(source, min(wakes) - now)
                     return
                 listener.listen(source.next_due - now)
-        self._collect(max(min(wakes) - now, 0.001))
+        self._collect(max(min([now + 1.0, *wakes]) - now, 0.001))
 
     def _listen(self, source: Source, seconds: float) -> None:
         """Wait for a hint here, as nothing else but a stop is to be expected: by way of another

@@ -159,13 +159,20 @@ class Nemesis:
 
 
 @contextlib.contextmanager
-def _kill_worker(stage: Stage, chance: random.Random, _: float) -> Iterator[dict[str, Any]]:
+def _signalled_worker(stage: Stage, chance: random.Random, number: signal.Signals) -> Iterator[Any]:
+    """Send one of the worker processes a signal; nobody waits for it meanwhile."""
     with stage.troupe.worker_processes() as processes:
         if not processes:
             raise NotPossible("no worker process is running")
         target = chance.choice(processes)
-        if not target.signal(signal.SIGKILL):
+        if not target.signal(number):
             raise NotPossible("it has just ended")
+        yield target
+
+
+@contextlib.contextmanager
+def _kill_worker(stage: Stage, chance: random.Random, _: float) -> Iterator[dict[str, Any]]:
+    with _signalled_worker(stage, chance, signal.SIGKILL) as target:
         yield {"killed": target.pid}
 
 
@@ -190,12 +197,7 @@ def _kill_publisher(stage: Stage, chance: random.Random, _: float) -> Iterator[d
 @contextlib.contextmanager
 def _stop_worker(stage: Stage, chance: random.Random, _: float) -> Iterator[dict[str, Any]]:
     """Stop a worker process for longer than its leases last."""
-    with stage.troupe.worker_processes() as processes:
-        if not processes:
-            raise NotPossible("no worker process is running")
-        target = chance.choice(processes)
-        if not target.signal(signal.SIGSTOP):
-            raise NotPossible("it has just ended")
+    with _signalled_worker(stage, chance, signal.SIGSTOP) as target:
         # Stopped, it would not notice that it is alone.
         guardian.watch(target.pid)
         try:

@@ -224,7 +224,7 @@ def run_part(part: Part, options: argparse.Namespace, folder: Path) -> Outcome:
     )
     drain_seconds = options.drain or max(SHORTEST_DRAIN_SECONDS, part.seconds / 4)
     outcome = Outcome(part=part)
-    with Stage(kind, told, with_replica=part.with_replica) as stage:
+    with contextlib.closing(Stage(kind, told, with_replica=part.with_replica)) as stage:
         steps = plan(options.seed, part.seconds, part.faults)
         nemesis = Nemesis(stage, steps, options.seed, Recorder(told.records / "nemesis.jsonl"))
         tell(f"{part.name}: {part.seconds:.0f} s, {len(steps)} faults, seed {options.seed}")

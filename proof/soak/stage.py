@@ -6,8 +6,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import redis
 
@@ -113,17 +112,6 @@ class Stage:
             for server in (self.server, self._replica):
                 if server is not None:
                     server.kill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _new_server(self, *options: str) -> Server:
         self._servers += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,21 @@ CHANCE = random.Random(1)
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A server of its own, behind a proxy; no actor has been started."""
-    with Stage("valkey", _plan(tmp_path)) as stage:
+    with closing(Stage("valkey", _plan(tmp_path))) as stage:
         yield stage
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Stage]:
     """The same with a replica."""
-    with Stage("valkey", _plan(tmp_path), with_replica=True) as stage:
+    with closing(Stage("valkey", _plan(tmp_path), with_replica=True)) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
 def busy_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One with actors."""
-    with Stage("valkey", _plan(tmp_path_factory.mktemp("soak"))) as stage:
+    with closing(Stage("valkey", _plan(tmp_path_factory.mktemp("soak")))) as stage:
         stage.troupe.start()
         yield stage
 
@@ -274,7 +274,7 @@ def test_a_fault_is_tried_until_it_hurts_something(stage: Stage, tmp_path: Path)
 
 @pytest.mark.parametrize("part", ["publisher", "operator"])
 def test_an_actor_ends_when_it_is_told_to_while_it_works(tmp_path: Path, part: Part) -> None:
-    with Stage("valkey", _plan(tmp_path)) as stage:
+    with closing(Stage("valkey", _plan(tmp_path))) as stage:
         stage.troupe.start()
         wait_until(lambda: len(list(stage.plan.records.glob(f"{part}-*"))) > 0, "its records")
         assert stage.troupe.dismiss(part) == []

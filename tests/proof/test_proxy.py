@@ -18,7 +18,7 @@ SOON = 1.0
 
 @pytest.fixture
 def proxy(default_server: Server) -> Iterator[Proxy]:
-    with Proxy(default_server.port) as proxy:
+    with contextlib.closing(Proxy(default_server.port)) as proxy:
         yield proxy
 
 
@@ -120,7 +120,7 @@ def test_new_connections_are_swallowed_too(proxy: Proxy, near: redis.Redis) -> N
 
 def test_clients_are_led_to_another_server(proxy: Proxy, far: redis.Redis) -> None:
     far.set("key", "here")
-    with Proxy(proxy.port) as other:
+    with contextlib.closing(Proxy(proxy.port)) as other:
         # As good as another server: it has other connections.
         other.lead_to(proxy.port)
         with _client(other) as client:
@@ -148,7 +148,10 @@ def test_nothing_is_left_of_a_proxy_that_is_closed_while_clients_come(
     default_server: Server,
 ) -> None:
     for _ in range(50):
-        with contextlib.ExitStack() as stack, Proxy(default_server.port) as proxy:
+        with (
+            contextlib.ExitStack() as stack,
+            contextlib.closing(Proxy(default_server.port)) as proxy,
+        ):
             for _ in range(10):
                 address = ("127.0.0.1", proxy.port)
                 stack.enter_context(socket.create_connection(address))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from proof.stamps import stamped
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A queue nobody works on."""
     plan = Plan(folder=str(tmp_path), queue="soak-test", url="", seed=1)
-    with stamped(), Stage("valkey", plan) as stage:
+    with stamped(), closing(Stage("valkey", plan)) as stage:
         yield stage
 
 
